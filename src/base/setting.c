@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/setting.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+const struct base_setting base_setting_table[SETTING_COUNT] = {
+#define SETTING(id, variable, aliases, type, fallback, low, high, unit, agreed, help)              \
+    {#id, variable, aliases, SETTING_##type, fallback, low, high, unit, agreed, help},
+#include "base/settings.def"
+#undef SETTING
+};
+
+static bool parse_integer(const char *text, int64_t *value_p) {
+    char *end = NULL;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || text[0] == ' ')
+        return false;
+    *value_p = value;
+    return true;
+}
+
+static bool parse_boolean(const char *text, int64_t *value_p) {
+    static const char *const no[] = {"0", "false", "no", "off"};
+    static const char *const yes[] = {"1", "true", "yes", "on"};
+    for (size_t i = 0; i < 4; i++) {
+        if (strcasecmp(text, no[i]) == 0 || strcasecmp(text, yes[i]) == 0) {
+            *value_p = strcasecmp(text, yes[i]) == 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Position of `text` in "a|b|c", −1 if it is not one of the words. */
+static int find_word(const char *words, const char *text) {
+    size_t length = strlen(text);
+    int position = 0;
+    for (const char *word = words; word != NULL; position++) {
+        size_t span = strcspn(word, "|");
+        if (span == length && strncmp(word, text, length) == 0)
+            return position;
+        word = word[span] == '|' ? word + span + 1 : NULL;
+    }
+    return -1;
+}
+
+static jackal_status check(const struct base_setting *setting, const char *given_as,
+                           const char *value, struct base_error *error) {
+    int64_t number = 0;
+    switch (setting->type) {
+    case SETTING_INTEGER:
+        if (!parse_integer(value, &number) || number < setting->low || number > setting->high)
+            return base_fail(error, JACKAL_ERR_CONFIG,
+                             "%s is \"%.80s\"; want a whole number from %lld to %lld", given_as,
+                             value, (long long)setting->low, (long long)setting->high);
+        return JACKAL_OK;
+    case SETTING_BOOLEAN:
+        if (!parse_boolean(value, &number))
+            return base_fail(error, JACKAL_ERR_CONFIG,
+                             "%s is \"%.80s\"; want 1, true, yes, on or 0, false, no, off",
+                             given_as, value);
+        return JACKAL_OK;
+    case SETTING_WORD:
+        if (find_word(setting->unit, value) < 0)
+            return base_fail(error, JACKAL_ERR_CONFIG, "%s is \"%.80s\"; want one of %s", given_as,
+                             value, setting->unit);
+        return JACKAL_OK;
+    case SETTING_TEXT:
+        break;
+    }
+    return JACKAL_OK;
+}
+
+int base_setting_find(const char *name) {
+    for (int i = 0; i < SETTING_COUNT; i++)
+        if (strcmp(base_setting_table[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+void base_settings_free(struct base_settings *settings) {
+    for (int i = 0; i < SETTING_COUNT; i++) {
+        free(settings->explicit_values[i]);
+        free(settings->environment[i]);
+    }
+    memset(settings, 0, sizeof *settings);
+}
+
+jackal_status base_settings_set(struct base_settings *settings, const char *name, const char *value,
+                                struct base_error *error) {
+    int id = base_setting_find(name);
+    if (id < 0)
+        return base_fail(error, JACKAL_ERR_CONFIG,
+                         "there is no setting \"%.80s\"; `jackal env` lists them", name);
+    char *copy = NULL;
+    if (value != NULL) {
+        char label[64];
+        snprintf(label, sizeof label, "setting %s", name);
+        jackal_status status = check(&base_setting_table[id], label, value, error);
+        if (status != JACKAL_OK)
+            return status;
+        copy = strdup(value);
+        if (copy == NULL)
+            return base_fail(error, JACKAL_ERR_MEMORY, "out of memory for setting %s", name);
+    }
+    free(settings->explicit_values[id]);
+    settings->explicit_values[id] = copy;
+    return JACKAL_OK;
+}
+
+/* The first of the variable and its aliases (in table order) that is set and not empty. */
+static const char *find_variable(const struct base_setting *setting, char *name, size_t n_bytes) {
+    const char *value = getenv(setting->variable);
+    snprintf(name, n_bytes, "%s", setting->variable);
+    const char *alias = setting->aliases;
+    while ((value == NULL || value[0] == '\0') && alias[0] != '\0') {
+        size_t span = strcspn(alias, " ");
+        snprintf(name, n_bytes, "%.*s", (int)span, alias);
+        value = getenv(name);
+        alias += span + strspn(alias + span, " ");
+    }
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+jackal_status base_settings_read_environment(struct base_settings *settings,
+                                             struct base_error *error) {
+    for (int i = 0; i < SETTING_COUNT; i++) {
+        const struct base_setting *setting = &base_setting_table[i];
+        char name[64];
+        const char *value = find_variable(setting, name, sizeof name);
+        free(settings->environment[i]);
+        settings->environment[i] = NULL;
+        if (value == NULL)
+            continue;
+        if (settings->explicit_values[i] == NULL) {
+            jackal_status status = check(setting, name, value, error);
+            if (status != JACKAL_OK)
+                return status;
+        }
+        settings->environment[i] = strdup(value);
+        snprintf(settings->environment_names[i], sizeof settings->environment_names[i], "%s", name);
+        if (settings->environment[i] == NULL)
+            return base_fail(error, JACKAL_ERR_MEMORY, "out of memory for %s", name);
+    }
+    settings->environment_read = true;
+    return JACKAL_OK;
+}
+
+const char *base_settings_text(const struct base_settings *settings, enum base_setting_id id) {
+    if (settings->explicit_values[id] != NULL)
+        return settings->explicit_values[id];
+    if (settings->environment[id] != NULL)
+        return settings->environment[id];
+    return base_setting_table[id].fallback;
+}
+
+const char *base_settings_source(const struct base_settings *settings, enum base_setting_id id) {
+    if (settings->explicit_values[id] != NULL)
+        return "explicit";
+    return settings->environment[id] != NULL ? settings->environment_names[id] : "default";
+}
+
+int64_t base_settings_integer(const struct base_settings *settings, enum base_setting_id id,
+                              int64_t otherwise) {
+    const char *text = base_settings_text(settings, id);
+    int64_t value = 0;
+    if (text == NULL)
+        return otherwise;
+    bool good = base_setting_table[id].type == SETTING_BOOLEAN ? parse_boolean(text, &value)
+                                                               : parse_integer(text, &value);
+    return good ? value : otherwise;
+}
+
+int base_settings_word(const struct base_settings *settings, enum base_setting_id id) {
+    return find_word(base_setting_table[id].unit, base_settings_text(settings, id));
+}
