@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#include "api/resolve.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Settings that only a launcher sets. */
+static const enum base_setting_id launch_settings[] = {SETTING_rank, SETTING_size, SETTING_devices,
+                                                       SETTING_coordinator};
+
+static bool is_launched(const struct base_settings *settings) {
+    for (size_t i = 0; i < sizeof launch_settings / sizeof launch_settings[0]; i++)
+        if (base_settings_text(settings, launch_settings[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* Launch variables of backends that this version does not have: never a silent group of one. */
+static jackal_status refuse_foreign(struct base_error *error) {
+    const char *hostfile = getenv("MLX_HOSTFILE");
+    if (hostfile == NULL || hostfile[0] == '\0')
+        return JACKAL_OK;
+    return base_fail(error, JACKAL_ERR_UNSUPPORTED,
+                     "MLX_HOSTFILE asks for the TCP ring, which this version does not have; set "
+                     "JACKAL_DEVICES or take MLX_HOSTFILE away");
+}
+
+static jackal_status resolve_size(const struct base_settings *settings,
+                                  struct group_options *options, struct base_error *error) {
+    options->size = (int)base_settings_integer(settings, SETTING_size, 0);
+    if (options->size > 0)
+        return JACKAL_OK;
+    if (options->devices == NULL)
+        return base_fail(error, JACKAL_ERR_CONFIG,
+                         "neither JACKAL_SIZE nor JACKAL_DEVICES is set, so the number of ranks is "
+                         "unknown: set one of them or start with `jackal run`");
+    struct topology *topology = NULL;
+    jackal_status status = topology_read(options->devices, &topology, error);
+    if (status != JACKAL_OK)
+        return status;
+    options->size = topology->size;
+    topology_free(topology);
+    return JACKAL_OK;
+}
+
+static jackal_status resolve_rank(const struct base_settings *settings,
+                                  struct group_options *options, struct base_error *error) {
+    int64_t rank = base_settings_integer(settings, SETTING_rank, options->size == 1 ? 0 : -1);
+    if (rank < 0)
+        return base_fail(error, JACKAL_ERR_CONFIG,
+                         "JACKAL_RANK is not set, want 0 to %d for %d ranks", options->size - 1,
+                         options->size);
+    if (rank >= options->size)
+        return base_fail(error, JACKAL_ERR_CONFIG, "%s is %lld, want 0 to %d for %d ranks",
+                         base_settings_source(settings, SETTING_rank), (long long)rank,
+                         options->size - 1, options->size);
+    options->rank = (int)rank;
+    return JACKAL_OK;
+}
+
+static jackal_status require_links(const struct base_settings *settings,
+                                   const struct group_options *options, struct base_error *error) {
+    if (options->size == 1)
+        return JACKAL_OK;
+    if (options->devices == NULL)
+        return base_fail(error, JACKAL_ERR_CONFIG,
+                         "JACKAL_DEVICES is not set: %d ranks need a device matrix (this version "
+                         "has no TCP links), or start with `jackal run`",
+                         options->size);
+    if (base_settings_text(settings, SETTING_coordinator) == NULL)
+        return base_fail(error, JACKAL_ERR_CONFIG,
+                         "JACKAL_COORDINATOR is not set: %d ranks need the host:port where rank 0 "
+                         "meets them",
+                         options->size);
+    if (options->size > TOPOLOGY_MESH_MAX_SIZE)
+        return base_fail(error, JACKAL_ERR_LIMIT, "a mesh has at most %d ranks, not %d",
+                         TOPOLOGY_MESH_MAX_SIZE, options->size);
+    return JACKAL_OK;
+}
+
+static jackal_status resolve_group(const struct base_settings *settings,
+                                   struct group_options *options, struct base_error *error) {
+    jackal_status status = refuse_foreign(error);
+    if (status != JACKAL_OK)
+        return status;
+    if (!is_launched(settings)) {
+        if (base_settings_integer(settings, SETTING_strict, 1) != 0)
+            return base_fail(error, JACKAL_ERR_CONFIG,
+                             "no launch variable is set: start with `jackal run`, set JACKAL_SIZE, "
+                             "or set JACKAL_STRICT=0 to get a group of one");
+        options->size = 1;
+        return JACKAL_OK;
+    }
+    options->devices = base_settings_text(settings, SETTING_devices);
+    status = resolve_size(settings, options, error);
+    if (status == JACKAL_OK)
+        status = resolve_rank(settings, options, error);
+    return status == JACKAL_OK ? require_links(settings, options, error) : status;
+}
+
+/* A function that was set asks for lines; JACKAL_LOG says how many, where it says anything. */
+static int log_level(const jackal_config *config) {
+    int asked = base_settings_word(&config->settings, SETTING_log);
+    return asked == 0 && config->log_function != NULL ? JACKAL_LOG_INFO : asked;
+}
+
+jackal_status api_resolve(jackal_config *config, struct group_options *options_p,
+                          struct base_error *error) {
+    struct base_settings *settings = &config->settings;
+    memset(options_p, 0, sizeof *options_p);
+    options_p->settings = settings;
+    options_p->log.rank = -1;
+    options_p->log.function = config->log_function;
+    options_p->log.context = config->log_context;
+    jackal_status status =
+        settings->environment_read ? JACKAL_OK : base_settings_read_environment(settings, error);
+    if (status != JACKAL_OK)
+        return status;
+    options_p->log.level = log_level(config);
+    status = resolve_group(settings, options_p, error);
+    options_p->log.rank = options_p->rank;
+    return status;
+}
