@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The files of a fabric: the one of this process, and those of its peers. All functions are called
+ * with the state lock held.
+ */
+#ifndef FABRIC_SEGMENT_H
+#define FABRIC_SEGMENT_H
+
+#include "fabric_shared.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* A mapped ring of the own file. Both ends of a cable in one process use the same mapping. */
+struct fabric_own_ring {
+    struct fabric_own_ring *next;
+    uint64_t at;
+    uint8_t *bytes;
+    int refs;
+};
+
+/* Another process's file, read-only; or this one's own (fd -1). */
+struct fabric_peer {
+    struct fabric_peer *next;
+    uint32_t slot;
+    int refs;
+    int fd;
+    ino_t inode;
+    struct fabric_header *header;
+    struct fabric_end *ends;
+};
+
+struct fabric_segment {
+    int root_fd;   /* jackal-<uid> */
+    int folder_fd; /* its folder <name> */
+    int fd;        /* the own file, locked; closed only at the very end */
+    pid_t owner;
+    uint32_t slot;
+    char file_name[16];
+    char folder_name[80];
+    char place[256]; /* for texts */
+    uint8_t *mapping;
+    struct fabric_header *header;
+    struct fabric_end *ends;
+    uint64_t next_serial;
+    uint64_t next_ring;
+    uint32_t next_end; /* where the search for a free end goes on: the longest free one is taken */
+    uint16_t next_number;
+    struct fabric_own_ring *rings;
+    struct fabric_peer *peers;
+    struct fabric_peer self;
+};
+
+/* Enters the fabric. Returns 0 or an errno with a text. */
+int fabric_segment_open(struct fabric_segment *segment, const char *name, uint32_t topology_hash);
+/* Leaves it: file, and folders that are empty then, are gone. After a fork only the parent's
+ * counts. */
+void fabric_segment_close(struct fabric_segment *segment);
+/* The part of it that others see; for the end of a process that may still use the mapping. */
+void fabric_segment_unlink(struct fabric_segment *segment);
+
+/* A queue pair number no live process of this fabric has. */
+uint32_t fabric_segment_number(struct fabric_segment *segment);
+
+/* A free end, reserved, with serial still 0. Returns 0 or an errno with a text. */
+int fabric_segment_take_end(struct fabric_segment *segment, struct fabric_end **end_p);
+
+/* Reserves and maps a ring. Returns 0 or an errno with a text. */
+int fabric_segment_take_ring(struct fabric_segment *segment, uint64_t *at_p, uint8_t **bytes_p);
+/* Gives the memory of a ring back to the system; mappings stay valid and read as zeros. */
+void fabric_segment_punch_ring(struct fabric_segment *segment, uint64_t at);
+
+/* The file of the process that owns a queue pair number; NULL if there is none alive. */
+struct fabric_peer *fabric_peer_find(struct fabric_segment *segment, uint32_t qpn);
+void fabric_peer_drop(struct fabric_segment *segment, struct fabric_peer *peer);
+bool fabric_peer_is_dead(const struct fabric_peer *peer);
+
+/* A ring in a peer's file. NULL with errno. */
+const uint8_t *fabric_ring_map(struct fabric_segment *segment, struct fabric_peer *peer,
+                               uint64_t at);
+void fabric_ring_unmap(struct fabric_segment *segment, const struct fabric_peer *peer, uint64_t at,
+                       const uint8_t *bytes);
+
+#endif
