@@ -50,7 +50,9 @@ static jackal_status resolve_rank(const struct base_settings *settings,
         return base_fail(error, JACKAL_ERR_CONFIG,
                          "JACKAL_RANK is not set, want 0 to %d for %d ranks", options->size - 1,
                          options->size);
-    if (rank >= options->size)
+    /* Where there is a meeting point, rank 0 is to hear of it; boot_connect() refuses it there. */
+    bool can_tell = options->size > 1 && base_settings_text(settings, SETTING_coordinator) != NULL;
+    if (rank >= options->size && !can_tell)
         return base_fail(error, JACKAL_ERR_CONFIG, "%s is %lld, want 0 to %d for %d ranks",
                          base_settings_source(settings, SETTING_rank), (long long)rank,
                          options->size - 1, options->size);

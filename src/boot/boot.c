@@ -30,6 +30,8 @@ static struct boot *new_boot(const struct boot_options *options) {
     boot->rank = options->rank;
     boot->size = options->size;
     boot->log = options->log;
+    boot->peer_timeout_ms =
+        options->peer_timeout_ms != 0 ? options->peer_timeout_ms : BOOT_PEER_TIMEOUT_MS;
     boot->links = calloc((size_t)options->size, sizeof *boot->links);
     boot->blobs = calloc((size_t)options->size, sizeof *boot->blobs);
     if (boot->links == NULL || boot->blobs == NULL || pthread_mutex_init(&boot->lock, NULL) != 0) {

@@ -33,7 +33,8 @@ struct boot_options {
     uint64_t features;       /* bits that this version knows */
     const struct boot_setting *settings;
     size_t n_settings;
-    uint64_t deadline_ns; /* for the whole meeting */
+    uint64_t deadline_ns;     /* for the whole meeting */
+    uint32_t peer_timeout_ms; /* a host that acknowledges nothing for so long is gone; 0 = 10000 */
     const struct base_log *log;
 };
 
@@ -81,8 +82,9 @@ struct boot_event {
 size_t boot_descriptors(const struct boot *boot, int *descriptors);
 
 /*
- * Takes the next thing that came in; never blocks. Rank 0 forwards reports and deaths to the
- * others by itself; the first verdict is the only one. A death is BOOT_FAILED with
+ * Takes the next thing that came in; never blocks. To be called at least every 500 ms, input or
+ * not: it sends the beats that a vanished host does not acknowledge. Rank 0 forwards reports and
+ * deaths to the others by itself; the first verdict is the only one. A death is BOOT_FAILED with
  * JACKAL_ERR_PEER_LOST.
  */
 void boot_watch(struct boot *boot, struct boot_event *event_p);

@@ -28,11 +28,8 @@ static jackal_status keep_blob(struct boot *boot, struct boot_link *link, size_t
 /* ---- rank 0 ---------------------------------------------------------------------------------- */
 
 static jackal_status lost(const struct boot *boot, int rank, struct base_error *error) {
-    char why[160];
-    strncpy(why, error->text, sizeof why - 1);
-    why[sizeof why - 1] = '\0';
     return base_fail_peer(error, error->status, rank, "rank %d (%s) is gone during set-up: %s",
-                          rank, boot->links[rank].name, why);
+                          rank, boot->links[rank].name, error->text);
 }
 
 /* One frame of a member: its blob, the reason why it gives up, or something to step over. */

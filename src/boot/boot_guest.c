@@ -56,7 +56,7 @@ static void seat(struct boot_meeting *meeting, struct boot_guest *guest,
                  const struct wire_hello *hello) {
     struct boot *boot = meeting->boot;
     answer(guest->fd, WIRE_CONTROL_SEATED, NULL);
-    boot_link_open(&boot->links[hello->rank], guest->fd);
+    boot_link_open(&boot->links[hello->rank], guest->fd, boot->peer_timeout_ms);
     boot->features &= hello->features;
     meeting->here[hello->rank] = true;
     meeting->n_seated++;

@@ -40,6 +40,7 @@ struct boot_link {
 struct boot {
     int rank;
     int size;
+    uint32_t peer_timeout_ms;
     const struct base_log *log;
     uint64_t incarnation;
     uint64_t features;       /* that all ranks have */
@@ -63,7 +64,7 @@ struct boot {
 
 /* ---- links (boot_link.c) --------------------------------------------------------------------- */
 
-void boot_link_open(struct boot_link *link, int fd);
+void boot_link_open(struct boot_link *link, int fd, uint32_t peer_timeout_ms);
 void boot_link_close(struct boot_link *link);
 
 enum boot_read { BOOT_READ_MORE, BOOT_READ_FRAME, BOOT_READ_END };

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-void boot_link_open(struct boot_link *link, int fd) {
+void boot_link_open(struct boot_link *link, int fd, uint32_t peer_timeout_ms) {
     link->fd = fd;
     link->left = false;
     link->n_in = 0;
     link->n_out = 0;
     base_socket_name(fd, false, link->name, sizeof link->name);
     /* Without it a vanished host is noticed later: no reason to give up the meeting. */
-    (void)base_socket_set_peer_timeout(fd, BOOT_PEER_TIMEOUT_MS, NULL);
+    (void)base_socket_set_peer_timeout(fd, peer_timeout_ms, NULL);
 }
 
 void boot_link_close(struct boot_link *link) {

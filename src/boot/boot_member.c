@@ -116,7 +116,7 @@ static jackal_status attempt_once(struct attempt *attempt, const struct base_add
     jackal_status status = base_socket_connect(coordinator, deadline_ns, &fd, error);
     if (status != JACKAL_OK)
         return status;
-    boot_link_open(link, fd);
+    boot_link_open(link, fd, attempt->boot->peer_timeout_ms);
     status = base_socket_send(fd, attempt->hello, attempt->n_hello, deadline_ns, error);
     if (status == JACKAL_OK)
         status = read_head(attempt, fd, error);

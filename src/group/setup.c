@@ -244,6 +244,8 @@ static jackal_status connect_boot(struct setup *setup, struct base_error *error)
                                    .settings = agreed,
                                    .n_settings = n_agreed,
                                    .deadline_ns = setup->deadline_ns,
+                                   .peer_timeout_ms =
+                                       (uint32_t)number(setup, SETTING_peer_timeout_ms),
                                    .log = &group->log};
     return boot_connect(&options, &setup->group->boot, error);
 }

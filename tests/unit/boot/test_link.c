@@ -14,9 +14,9 @@ static void open_pair(struct boot_link links[2]) {
     assert_int_equal(base_socket_listen(&address, 4, &listener, NULL), JACKAL_OK);
     address.port = base_socket_port(listener);
     assert_int_equal(base_socket_connect(&address, base_deadline_ns(1000), &fd, NULL), JACKAL_OK);
-    boot_link_open(&links[0], fd);
+    boot_link_open(&links[0], fd, 10000);
     assert_true(base_socket_ready(listener, POLLIN, base_deadline_ns(1000)));
-    boot_link_open(&links[1], base_socket_accept(listener));
+    boot_link_open(&links[1], base_socket_accept(listener), 10000);
     base_socket_close(listener);
 }
 
