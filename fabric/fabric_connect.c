@@ -115,10 +115,7 @@ int fabric_connect_to(struct fabric_qp *qp, uint32_t peer_qpn) {
     return 0;
 }
 
-bool fabric_connect_is_due(struct fabric_qp *qp) {
-    if (!atomic_load_explicit(&qp->is_wanting, memory_order_relaxed)) {
-        return false;
-    }
+bool fabric_connect_is_due_now(struct fabric_qp *qp) {
     if (qp->far != NULL) {
         return atomic_load_explicit(&qp->far->ring_at, memory_order_relaxed) != 0;
     }

@@ -23,14 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SEGMENT_SLOTS 255u /* upper 8 bits of a queue pair number; 0 is nobody */
 #define SEGMENT_TRIES 64
-
-#ifdef MAP_POPULATE
-#define SEGMENT_MAP_RING (MAP_SHARED | MAP_POPULATE)
-#else
-#define SEGMENT_MAP_RING MAP_SHARED
-#endif
 
 static int segment_lock(int fd) {
     struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
@@ -38,7 +31,7 @@ static int segment_lock(int fd) {
     return fcntl(fd, F_SETLK, &range) == 0 ? 0 : errno;
 }
 
-static bool segment_is_locked(int fd) {
+bool fabric_segment_is_locked(int fd) {
     struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
 
     return fcntl(fd, F_GETLK, &range) != 0 || range.l_type != F_UNLCK;
@@ -164,10 +157,10 @@ static uint32_t segment_slot_of(const char *name) {
         }
         slot = slot * 10 + (uint32_t)(name[i] - '0');
     }
-    return slot <= SEGMENT_SLOTS ? slot : 0;
+    return slot <= FABRIC_SLOTS ? slot : 0;
 }
 
-static int segment_open_other(const struct fabric_segment *segment, const char *name, int flags) {
+int fabric_segment_open_other(const struct fabric_segment *segment, const char *name, int flags) {
     return openat(segment->folder_fd, name, flags | O_NOFOLLOW | O_CLOEXEC);
 }
 
@@ -176,7 +169,7 @@ static int segment_open_other(const struct fabric_segment *segment, const char *
 static bool segment_examine(const struct fabric_segment *segment, const char *name,
                             uint32_t *hash_p) {
     uint32_t gone = 1;
-    int fd = segment_open_other(segment, name, O_RDWR);
+    int fd = fabric_segment_open_other(segment, name, O_RDWR);
     bool alive = false;
 
     *hash_p = 0;
@@ -257,7 +250,7 @@ static int segment_create_slot(struct fabric_segment *segment, uint32_t slot) {
     int fd;
 
     snprintf(segment->file_name, sizeof segment->file_name, "p%03u", slot % 1000);
-    fd = segment_open_other(segment, segment->file_name, O_RDWR | O_CREAT | O_EXCL);
+    fd = fabric_segment_open_other(segment, segment->file_name, O_RDWR | O_CREAT | O_EXCL);
     if (fd < 0) {
         return errno == EEXIST ? ESTALE : errno;
     }
@@ -273,10 +266,10 @@ static int segment_create_slot(struct fabric_segment *segment, uint32_t slot) {
 
 static int segment_create(struct fabric_segment *segment) {
     /* A random start makes it unlikely that a newcomer gets the numbers of somebody just gone. */
-    uint32_t first = (uint32_t)(segment_random() % SEGMENT_SLOTS);
+    uint32_t first = (uint32_t)(segment_random() % FABRIC_SLOTS);
 
-    for (uint32_t i = 0; i < SEGMENT_SLOTS; i++) {
-        int rc = segment_create_slot(segment, (first + i) % SEGMENT_SLOTS + 1);
+    for (uint32_t i = 0; i < FABRIC_SLOTS; i++) {
+        int rc = segment_create_slot(segment, (first + i) % FABRIC_SLOTS + 1);
 
         if (rc == ENOENT) {
             return rc; /* the last one out removed the folder under us */
@@ -287,7 +280,7 @@ static int segment_create(struct fabric_segment *segment) {
                                          segment->file_name, strerror(rc));
         }
     }
-    return fabric_fail(EBUSY, "%s: has %u processes already", segment->place, SEGMENT_SLOTS);
+    return fabric_fail(EBUSY, "%s: has %u processes already", segment->place, FABRIC_SLOTS);
 }
 
 static int segment_map(struct fabric_segment *segment, uint32_t topology_hash) {
@@ -445,7 +438,7 @@ int fabric_segment_take_ring(struct fabric_segment *segment, uint64_t *at_p, uin
         return fabric_fail(rc, "%s: no space for %u KiB of a queue pair: %s", segment->place,
                            FABRIC_RING_SIZE / 1024, strerror(rc));
     }
-    bytes = mmap(NULL, FABRIC_RING_SIZE, PROT_READ | PROT_WRITE, SEGMENT_MAP_RING, segment->fd,
+    bytes = mmap(NULL, FABRIC_RING_SIZE, PROT_READ | PROT_WRITE, FABRIC_MAP_RING, segment->fd,
                  (off_t)segment->next_ring);
     if (bytes == MAP_FAILED) {
         rc = errno;
@@ -471,138 +464,4 @@ void fabric_segment_punch_ring(struct fabric_segment *segment, uint64_t at) {
     (void)fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
                     FABRIC_RING_SIZE);
 #endif
-}
-
-static void peer_release(struct fabric_peer *peer) {
-    munmap(peer->header, FABRIC_RINGS_AT);
-    close(peer->fd);
-    free(peer);
-}
-
-/* Maps an opened file of another process if its owner lives and is of our kind; takes over fd. */
-static struct fabric_peer *peer_map(struct fabric_segment *segment, uint32_t slot, int fd) {
-    struct fabric_peer *peer = calloc(1, sizeof *peer);
-    struct stat status;
-    void *mapping;
-
-    if (peer == NULL || fstat(fd, &status) != 0 || status.st_size < (off_t)FABRIC_RINGS_AT ||
-        !segment_is_locked(fd)) {
-        free(peer);
-        close(fd);
-        return NULL;
-    }
-    mapping = mmap(NULL, FABRIC_RINGS_AT, PROT_READ, MAP_SHARED, fd, 0);
-    if (mapping == MAP_FAILED) {
-        free(peer);
-        close(fd);
-        return NULL;
-    }
-    peer->slot = slot;
-    peer->refs = 1;
-    peer->fd = fd;
-    peer->inode = status.st_ino;
-    peer->header = mapping;
-    peer->ends = (struct fabric_end *)(void *)((uint8_t *)mapping + FABRIC_ENDS_AT);
-    if (atomic_load_explicit(&peer->header->magic, memory_order_acquire) != FABRIC_MAGIC ||
-        peer->header->layout != FABRIC_LAYOUT ||
-        peer->header->topology_hash != segment->header->topology_hash) {
-        peer_release(peer);
-        return NULL;
-    }
-    peer->next = segment->peers;
-    segment->peers = peer;
-    return peer;
-}
-
-struct fabric_peer *fabric_peer_find(struct fabric_segment *segment, uint32_t qpn) {
-    uint32_t slot = qpn >> 16;
-    char name[16];
-    struct stat status;
-    int fd;
-
-    if (slot == segment->slot) {
-        segment->self.refs++;
-        return &segment->self;
-    }
-    if (slot == 0 || slot > SEGMENT_SLOTS) {
-        return NULL;
-    }
-    snprintf(name, sizeof name, "p%03u", slot);
-    fd = segment_open_other(segment, name, O_RDONLY);
-    if (fd < 0) {
-        return NULL;
-    }
-    if (fstat(fd, &status) == 0) {
-        for (struct fabric_peer *peer = segment->peers; peer != NULL; peer = peer->next) {
-            if (peer->slot == slot && peer->inode == status.st_ino) {
-                peer->refs++;
-                close(fd);
-                return peer;
-            }
-        }
-    }
-    return peer_map(segment, slot, fd);
-}
-
-void fabric_peer_drop(struct fabric_segment *segment, struct fabric_peer *peer) {
-    struct fabric_peer **at = &segment->peers;
-
-    if (peer == NULL || --peer->refs > 0 || peer == &segment->self) {
-        return;
-    }
-    while (*at != peer) {
-        at = &(*at)->next;
-    }
-    *at = peer->next;
-    peer_release(peer);
-}
-
-bool fabric_peer_is_dead(const struct fabric_peer *peer) {
-    return peer->fd >= 0 && (atomic_load_explicit(&peer->header->gone, memory_order_relaxed) != 0 ||
-                             !segment_is_locked(peer->fd));
-}
-
-static struct fabric_own_ring **own_ring_find(struct fabric_segment *segment, uint64_t at) {
-    struct fabric_own_ring **place = &segment->rings;
-
-    while (*place != NULL && (*place)->at != at) {
-        place = &(*place)->next;
-    }
-    return place;
-}
-
-const uint8_t *fabric_ring_map(struct fabric_segment *segment, struct fabric_peer *peer,
-                               uint64_t at) {
-    void *bytes;
-
-    if (peer == &segment->self) {
-        struct fabric_own_ring *ring = *own_ring_find(segment, at);
-
-        if (ring == NULL) {
-            errno = ENOENT;
-            return NULL;
-        }
-        ring->refs++;
-        return ring->bytes;
-    }
-    bytes = mmap(NULL, FABRIC_RING_SIZE, PROT_READ, SEGMENT_MAP_RING, peer->fd, (off_t)at);
-    return bytes == MAP_FAILED ? NULL : bytes;
-}
-
-void fabric_ring_unmap(struct fabric_segment *segment, const struct fabric_peer *peer, uint64_t at,
-                       const uint8_t *bytes) {
-    struct fabric_own_ring **place;
-    struct fabric_own_ring *ring;
-
-    if (peer != &segment->self) {
-        munmap((void *)(uintptr_t)bytes, FABRIC_RING_SIZE);
-        return;
-    }
-    place = own_ring_find(segment, at);
-    ring = *place;
-    if (ring != NULL && --ring->refs == 0) {
-        *place = ring->next;
-        munmap(ring->bytes, FABRIC_RING_SIZE);
-        free(ring);
-    }
 }

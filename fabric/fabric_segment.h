@@ -11,7 +11,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/types.h>
+
+#define FABRIC_SLOTS 255u /* upper 8 bits of a queue pair number; 0 is nobody */
+
+/* Rings are mapped with their pages, so that the data path meets no page faults. */
+#ifdef MAP_POPULATE
+#define FABRIC_MAP_RING (MAP_SHARED | MAP_POPULATE)
+#else
+#define FABRIC_MAP_RING MAP_SHARED
+#endif
 
 /* A mapped ring of the own file. Both ends of a cable in one process use the same mapping. */
 struct fabric_own_ring {
@@ -72,7 +82,12 @@ int fabric_segment_take_ring(struct fabric_segment *segment, uint64_t *at_p, uin
 /* Gives the memory of a ring back to the system; mappings stay valid and read as zeros. */
 void fabric_segment_punch_ring(struct fabric_segment *segment, uint64_t at);
 
-/* The file of the process that owns a queue pair number; NULL if there is none alive. */
+/* For fabric_peer.c: whether somebody else holds the lock of an opened file; opening one. */
+bool fabric_segment_is_locked(int fd);
+int fabric_segment_open_other(const struct fabric_segment *segment, const char *name, int flags);
+
+/* fabric_peer.c. The file of the process that owns a queue pair number; NULL if there is none
+ * alive. */
 struct fabric_peer *fabric_peer_find(struct fabric_segment *segment, uint32_t qpn);
 void fabric_peer_drop(struct fabric_segment *segment, struct fabric_peer *peer);
 bool fabric_peer_is_dead(const struct fabric_peer *peer);

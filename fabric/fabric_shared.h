@@ -23,7 +23,7 @@
 #define FABRIC_LINE   128 /* Apple's cores; two lines of x86, whose prefetcher takes pairs */
 
 #define FABRIC_MAX_ENDS  4096u
-#define FABRIC_ENDS_AT   16384u
+#define FABRIC_ENDS_AT   65536u /* a page of any size in use */
 #define FABRIC_RINGS_AT  ((uint64_t)FABRIC_ENDS_AT + FABRIC_MAX_ENDS * 512u)
 #define FABRIC_RING_SIZE (576u * 1024u) /* eight messages of 64 KiB with headers, and some room */
 

@@ -171,7 +171,11 @@ void fabric_connect_reap(bool all);
 void fabric_connect_lock(struct fabric_qp *qp);
 void fabric_connect_unlock(struct fabric_qp *qp);
 /* Whether attaching is worth a try; with the queue pair's lock or one of its CQs' held. */
-bool fabric_connect_is_due(struct fabric_qp *qp);
+bool fabric_connect_is_due_now(struct fabric_qp *qp);
+static inline bool fabric_connect_is_due(struct fabric_qp *qp) {
+    return atomic_load_explicit(&qp->is_wanting, memory_order_relaxed) &&
+           fabric_connect_is_due_now(qp);
+}
 /* Whether the peer has mapped this queue pair's ring; with the queue pair's lock held. */
 bool fabric_connect_is_seen(const struct fabric_qp *qp);
 

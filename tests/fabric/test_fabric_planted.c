@@ -11,7 +11,7 @@
 static void *receive(void *argument) {
     struct support_end *end = argument;
 
-    for (uint32_t i = 0; i < 50; i++) {
+    for (uint32_t i = 0; i < 10; i++) {
         (void)support_wait(end);
     }
     return NULL;
@@ -23,11 +23,11 @@ int main(void) {
 
     support_settings("*", NULL);
     support_pair(&a, &b, 65536);
-    for (uint32_t i = 0; i < 50; i++) {
+    for (uint32_t i = 0; i < 10; i++) {
         SUPPORT_CHECK(support_recv(&b, i, 0, 4096) == 0);
     }
     SUPPORT_CHECK(pthread_create(&thread, NULL, receive, &b) == 0);
-    for (uint32_t i = 0; i < 50; i++) {
+    for (uint32_t i = 0; i < 10; i++) {
         support_fill(a.bytes, 1, i, 4096);
         SUPPORT_CHECK(support_send(&a, i, 0, 4096) == 0);
         (void)support_wait(&a);
