@@ -14,8 +14,11 @@
  * Threads  calls on one group are serialised; calls on different groups may run at the same time.
  * Waiting  a call ends with JACKAL_ERR_TIMEOUT when it completed nothing for
  *          JACKAL_PROGRESS_TIMEOUT_MS, with JACKAL_ERR_PEER_LOST when a rank is gone.
- * Errors   JACKAL_ERR_ARGUMENT changes nothing. Any other error of a collective poisons the group:
- *          it and every later call return that error; see jackal_error_message().
+ * Errors   JACKAL_ERR_ARGUMENT changes nothing: this rank has not taken part, and the others wait
+ * for it; repeat the call as they made it, or jackal_abort(). Any other error of a collective
+ *          poisons the group: it and every later call return that error; see
+ *          jackal_error_message(). A rank that needs nothing from the one that differs (the root of
+ *          a broadcast, for example) may learn of a mismatch only in a later call.
  * Bits     every rank gets the same bytes. docs/numerics.md has the rules.
  */
 #ifndef JACKAL_COLLECTIVE_H
@@ -29,7 +32,7 @@ JACKAL_BEGIN_DECLS
  * Combines one vector of every rank; every rank gets the result.
  *
  * Shapes   in[count], out[count]; in == out allowed.
- * Op       JACKAL_SUM, JACKAL_MAX, JACKAL_MIN.
+ * Op       JACKAL_SUM, JACKAL_MAX, JACKAL_MIN, JACKAL_PROD; JACKAL_MEAN for floats and complex64.
  * Moves    2(N−1)/N · bytes per rank and direction (mesh), or (N−1) · bytes when short.
  */
 JACKAL_API JACKAL_MUST_READ jackal_status jackal_all_reduce(jackal_group *group, const void *in,
@@ -86,8 +89,11 @@ JACKAL_API JACKAL_MUST_READ jackal_status jackal_barrier(jackal_group *group);
 /**
  * Sends n_bytes to rank `dst`, which receives them with jackal_recv() of the same n_bytes.
  *
- * Returns  when `data` may be used again: at once up to the eager limit (one slot, see
- *          `jackal env`), above it after the receiver posted.
+ * Returns  when `data` may be used again: at once up to the eager limit (one bulk slot: 65472 bytes
+ *          unless JACKAL_SLOT_FRAMES says otherwise), above it after the receiver posted. A
+ * receiver that does not receive holds at most 16 small slots (4032 bytes) and 4 bulk slots of such
+ *          messages from each peer; then a send waits for it. A message that nobody has received
+ *          when the group is freed is dropped.
  * Errors   JACKAL_ERR_ARGUMENT for dst == own rank; JACKAL_ERR_TRUNCATED or _MISMATCH when the
  *          receiver expects another length and n_bytes is above the eager limit. These two leave
  *          the group intact.

@@ -110,12 +110,15 @@ JACKAL_API void jackal_config_set_log(jackal_config *config, jackal_log_function
 JACKAL_API JACKAL_MUST_READ jackal_status jackal_init(jackal_config *config,
                                                       jackal_group **group_p);
 
-/** 1 if this machine could make a group of this backend ("any", "jaccl"), else 0. Makes nothing. */
+/**
+ * 1 if this machine could connect ranks by this backend ("any", "jaccl"), else 0. Makes nothing.
+ * (A group of one needs no backend and is always possible.)
+ */
 JACKAL_API int jackal_is_available(const char *backend);
 
 /**
- * Closes a group: local, bounded (under 1 s), also after a failure; NULL is allowed.
- * Requests that are still open are ended first. The handle is gone afterwards.
+ * Closes a group: local, bounded (under 1 s), also after a failure; NULL is allowed. No other
+ * thread may be in a call on it. The handle is gone afterwards.
  */
 JACKAL_API void jackal_group_free(jackal_group *group);
 

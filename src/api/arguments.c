@@ -3,8 +3,8 @@
 
 #include "reduce/reduce.h"
 
-/* What one process can address. Larger products would wrap in the plans. */
-#define MAX_BYTES (UINT64_MAX / 4)
+/* No processor of ours addresses more; larger products would wrap in the plans. */
+#define MAX_BYTES (UINT64_C(1) << 48)
 
 jackal_status api_check_buffers(const struct api_buffer *buffers, int n_buffers, uint64_t count,
                                 jackal_dtype dtype, struct base_error *error) {

@@ -41,8 +41,9 @@ static jackal_status check_reduction(const jackal_group *group, const struct red
 
 static jackal_status reduce(jackal_group *group, const struct reduction *call) {
     struct base_error error;
-    if (group == NULL)
-        return JACKAL_ERR_ARGUMENT;
+    jackal_status status = api_check_group(group);
+    if (status != JACKAL_OK)
+        return status;
     if (check_reduction(group, call, &error) != JACKAL_OK)
         return api_bad_argument(group, call->name, &error);
     struct engine_call engine_call = {.operation = call->operation,
@@ -59,25 +60,31 @@ static uint64_t size_of(const jackal_group *group) {
     return group != NULL ? (uint64_t)group->group->size : 1;
 }
 
+/* `name` is that of the public call, for messages. */
+static jackal_status all_reduce(const char *name, jackal_group *group, const void *in, void *out,
+                                uint64_t count, jackal_dtype dtype, jackal_op op) {
+    struct reduction call = {name, PLAN_ALL_REDUCE, in, out, 1, 1, count, dtype, op};
+    return reduce(group, &call);
+}
+
 jackal_status jackal_all_reduce(jackal_group *group, const void *in, void *out, uint64_t count,
                                 jackal_dtype dtype, jackal_op op) {
-    struct reduction call = {"all_reduce", PLAN_ALL_REDUCE, in, out, 1, 1, count, dtype, op};
-    return reduce(group, &call);
+    return all_reduce("all_reduce", group, in, out, count, dtype, op);
 }
 
 jackal_status jackal_all_sum(jackal_group *group, const void *in, void *out, uint64_t count,
                              jackal_dtype dtype) {
-    return jackal_all_reduce(group, in, out, count, dtype, JACKAL_SUM);
+    return all_reduce("all_sum", group, in, out, count, dtype, JACKAL_SUM);
 }
 
 jackal_status jackal_all_max(jackal_group *group, const void *in, void *out, uint64_t count,
                              jackal_dtype dtype) {
-    return jackal_all_reduce(group, in, out, count, dtype, JACKAL_MAX);
+    return all_reduce("all_max", group, in, out, count, dtype, JACKAL_MAX);
 }
 
 jackal_status jackal_all_min(jackal_group *group, const void *in, void *out, uint64_t count,
                              jackal_dtype dtype) {
-    return jackal_all_reduce(group, in, out, count, dtype, JACKAL_MIN);
+    return all_reduce("all_min", group, in, out, count, dtype, JACKAL_MIN);
 }
 
 /* all_gather has no operator; sum keeps its fingerprint the same on all ranks. */
@@ -88,24 +95,30 @@ jackal_status jackal_all_gather(jackal_group *group, const void *in, void *out, 
     return reduce(group, &call);
 }
 
+static jackal_status reduce_scatter(const char *name, jackal_group *group, const void *in,
+                                    void *out, uint64_t count, jackal_dtype dtype, jackal_op op) {
+    struct reduction call = {name, PLAN_REDUCE_SCATTER, in, out, size_of(group), 1, count, dtype,
+                             op};
+    return reduce(group, &call);
+}
+
 jackal_status jackal_reduce_scatter(jackal_group *group, const void *in, void *out, uint64_t count,
                                     jackal_dtype dtype, jackal_op op) {
-    struct reduction call = {
-        "reduce_scatter", PLAN_REDUCE_SCATTER, in, out, size_of(group), 1, count, dtype, op};
-    return reduce(group, &call);
+    return reduce_scatter("reduce_scatter", group, in, out, count, dtype, op);
 }
 
 jackal_status jackal_sum_scatter(jackal_group *group, const void *in, void *out, uint64_t count,
                                  jackal_dtype dtype) {
-    return jackal_reduce_scatter(group, in, out, count, dtype, JACKAL_SUM);
+    return reduce_scatter("sum_scatter", group, in, out, count, dtype, JACKAL_SUM);
 }
 
 jackal_status jackal_broadcast(jackal_group *group, void *data, uint64_t count, jackal_dtype dtype,
                                int root) {
     struct base_error error;
     struct api_buffer buffer = {"data", data, 1};
-    if (group == NULL)
-        return JACKAL_ERR_ARGUMENT;
+    jackal_status status = api_check_group(group);
+    if (status != JACKAL_OK)
+        return status;
     if (api_check_buffers(&buffer, 1, count, dtype, &error) != JACKAL_OK ||
         api_check_rank(group, "root", root, &error) != JACKAL_OK)
         return api_bad_argument(group, "broadcast", &error);
@@ -121,7 +134,8 @@ jackal_status jackal_broadcast(jackal_group *group, void *data, uint64_t count, 
 
 jackal_status jackal_barrier(jackal_group *group) {
     struct engine_call call = {.operation = PLAN_BARRIER, .dtype = JACKAL_UINT8, .root = -1};
-    return group == NULL ? JACKAL_ERR_ARGUMENT : run(group, &call, 1);
+    jackal_status status = api_check_group(group);
+    return status != JACKAL_OK ? status : run(group, &call, 1);
 }
 
 static struct engine_call send_call(const void *data, uint64_t n_bytes, int dst) {
@@ -134,8 +148,9 @@ static struct engine_call recv_call(void *data, uint64_t n_bytes, int src) {
 
 jackal_status jackal_send(jackal_group *group, const void *data, uint64_t n_bytes, int dst) {
     struct base_error error;
-    if (group == NULL)
-        return JACKAL_ERR_ARGUMENT;
+    jackal_status status = api_check_group(group);
+    if (status != JACKAL_OK)
+        return status;
     if (api_check_point(group, "dst", dst, data, n_bytes, &error) != JACKAL_OK)
         return api_bad_argument(group, "send", &error);
     struct engine_call call = send_call(data, n_bytes, dst);
@@ -144,8 +159,9 @@ jackal_status jackal_send(jackal_group *group, const void *data, uint64_t n_byte
 
 jackal_status jackal_recv(jackal_group *group, void *data, uint64_t n_bytes, int src) {
     struct base_error error;
-    if (group == NULL)
-        return JACKAL_ERR_ARGUMENT;
+    jackal_status status = api_check_group(group);
+    if (status != JACKAL_OK)
+        return status;
     if (api_check_point(group, "src", src, data, n_bytes, &error) != JACKAL_OK)
         return api_bad_argument(group, "recv", &error);
     struct engine_call call = recv_call(data, n_bytes, src);
@@ -155,8 +171,9 @@ jackal_status jackal_recv(jackal_group *group, void *data, uint64_t n_bytes, int
 jackal_status jackal_sendrecv(jackal_group *group, const void *send, uint64_t n_send_bytes, int dst,
                               void *recv, uint64_t n_recv_bytes, int src) {
     struct base_error error;
-    if (group == NULL)
-        return JACKAL_ERR_ARGUMENT;
+    jackal_status status = api_check_group(group);
+    if (status != JACKAL_OK)
+        return status;
     if (api_check_point(group, "dst", dst, send, n_send_bytes, &error) != JACKAL_OK ||
         api_check_point(group, "src", src, recv, n_recv_bytes, &error) != JACKAL_OK ||
         api_check_overlap(send, n_send_bytes, recv, n_recv_bytes, UINT64_MAX, &error) != JACKAL_OK)

@@ -32,9 +32,9 @@ const char *jackal_config_get(jackal_config *config, const char *name) {
     int id = base_setting_find(name);
     if (id < 0)
         return NULL;
-    if (!config->settings.environment_read &&
-        base_settings_read_environment(&config->settings, &ignored) != JACKAL_OK)
-        return NULL;
+    /* A wrong variable is jackal_init()'s business; it does not hide the others. */
+    if (!config->settings.environment_read)
+        base_settings_read_environment(&config->settings, &ignored);
     return base_settings_text(&config->settings, (enum base_setting_id)id);
 }
 

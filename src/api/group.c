@@ -31,11 +31,33 @@ jackal_status api_bad_argument(const jackal_group *group, const char *call,
     return api_done(group, error);
 }
 
+jackal_status api_check_group(const jackal_group *group) {
+    struct base_error error;
+    if (group == NULL)
+        return JACKAL_ERR_ARGUMENT;
+    if (group->forks == group_forks())
+        return JACKAL_OK;
+    base_fail(&error, JACKAL_ERR_FORKED,
+              "the group belongs to the parent of this process: a forked child cannot use it");
+    return api_done(group, &error);
+}
+
+static jackal_status check_init(jackal_group **group_p, struct base_error *error) {
+    if (group_p == NULL)
+        return base_fail(error, JACKAL_ERR_ARGUMENT, "jackal_init: group_p is NULL");
+    *group_p = NULL;
+    if (group_forks() > 0)
+        return base_fail(error, JACKAL_ERR_FORKED,
+                         "this process was forked off after its parent had used the library: start "
+                         "such processes by exec, or fork before the first group is made");
+    return JACKAL_OK;
+}
+
 jackal_status jackal_init(jackal_config *config, jackal_group **group_p) {
     static atomic_uint_fast64_t serials;
-    if (group_p == NULL)
-        return JACKAL_ERR_ARGUMENT;
-    *group_p = NULL;
+    jackal_status checked = check_init(group_p, config != NULL ? &config->error : &api_init_error);
+    if (checked != JACKAL_OK)
+        return checked;
     jackal_config *own = config == NULL ? jackal_config_new() : NULL;
     config = config == NULL ? own : config;
     jackal_group *group = calloc(1, sizeof *group);
@@ -51,6 +73,7 @@ jackal_status jackal_init(jackal_config *config, jackal_group **group_p) {
         status = group_open(&options, &group->group, &config->error);
     if (status == JACKAL_OK) {
         group->serial = atomic_fetch_add(&serials, 1) + 1;
+        group->forks = group_forks();
         *group_p = group;
     } else {
         base_log(&options.log, JACKAL_LOG_ERROR, "init failed: %s", config->error.text);
@@ -82,7 +105,9 @@ int jackal_is_available(const char *backend) {
 void jackal_group_free(jackal_group *group) {
     if (group == NULL)
         return;
-    group_close(group->group);
+    /* In a forked child there is nothing that is its own but the handle. */
+    if (group->forks == group_forks())
+        group_close(group->group);
     free(group);
 }
 
@@ -123,7 +148,7 @@ int jackal_error_peer(const jackal_group *group) {
 
 void jackal_abort(jackal_group *group, const char *text) {
     struct base_error error;
-    if (group == NULL)
+    if (api_check_group(group) != JACKAL_OK)
         return;
     base_fail_peer(&error, JACKAL_ERR_ABORTED, group->group->rank, "rank %d aborted the group: %s",
                    group->group->rank, text != NULL ? text : "no reason given");

@@ -20,6 +20,7 @@ struct jackal_config {
 struct jackal_group {
     struct group *group;
     uint64_t serial; /* never used twice, unlike an address */
+    unsigned forks;  /* group_forks() when it was made */
 };
 
 /* How this thread's last jackal_init() ended: what jackal_config_error(NULL) tells. */
@@ -30,6 +31,9 @@ extern _Thread_local struct base_error api_init_error;
  * that every public call can end with it.
  */
 jackal_status api_done(const jackal_group *group, const struct base_error *error);
+
+/* JACKAL_OK, _ERR_ARGUMENT without a group, or _ERR_FORKED if the group is the parent process's. */
+jackal_status api_check_group(const jackal_group *group);
 
 /* Name of the public call in front of what arguments.c found. */
 jackal_status api_bad_argument(const jackal_group *group, const char *call,

@@ -13,8 +13,19 @@ static jackal_status give(json_t *json, char **json_p) {
     return *json_p != NULL ? JACKAL_OK : JACKAL_ERR_MEMORY;
 }
 
+/* The environment may hold any bytes, JSON only UTF-8: what is not is shown as '?'. */
 static json_t *text_or_null(const char *text) {
-    return text != NULL ? json_string(text) : json_null();
+    if (text == NULL)
+        return json_null();
+    json_t *json = json_string(text);
+    char *copy = json == NULL ? strdup(text) : NULL;
+    for (char *c = copy; c != NULL && *c != '\0'; c++)
+        if ((unsigned char)*c >= 0x80)
+            *c = '?';
+    if (copy != NULL)
+        json = json_string(copy);
+    free(copy);
+    return json;
 }
 
 static json_t *aliases_of(const struct base_setting *setting) {
@@ -28,7 +39,7 @@ static json_t *aliases_of(const struct base_setting *setting) {
 }
 
 static void range_of(const struct base_setting *setting, char *text, size_t n_bytes) {
-    static const char *const fixed[] = {"", "0|1", "text", ""};
+    static const char *const fixed[] = {"", "0|1", "", ""};
     if (setting->type == SETTING_INTEGER)
         snprintf(text, n_bytes, "%lld to %lld", (long long)setting->low, (long long)setting->high);
     else
@@ -62,11 +73,27 @@ static jackal_status describe_settings(char **json_p) {
     return give(list, json_p);
 }
 
+static json_t *list_devices(struct verbs_provider *provider) {
+    enum { NAME_BYTES = 66 }; /* with what separates it from the next */
+    char none[1];
+    size_t room = NAME_BYTES * (size_t)verbs_provider_devices(provider, none, sizeof none) + 1;
+    char *names = malloc(room);
+    if (names == NULL)
+        return NULL;
+    verbs_provider_devices(provider, names, room);
+    json_t *list = json_array();
+    char *rest = names;
+    for (char *name = strtok_r(names, ", ", &rest); name != NULL;
+         name = strtok_r(NULL, ", ", &rest))
+        json_array_append_new(list, json_pack("{s:s}", "name", name));
+    free(names);
+    return list;
+}
+
 static jackal_status describe_devices(char **json_p) {
     struct base_settings settings;
     struct base_error error;
     struct verbs_provider *provider = NULL;
-    char names[2048];
     memset(&settings, 0, sizeof settings);
     jackal_status status = base_settings_read_environment(&settings, &error);
     if (status == JACKAL_OK)
@@ -75,13 +102,8 @@ static jackal_status describe_devices(char **json_p) {
     base_settings_free(&settings);
     if (status != JACKAL_OK)
         return status;
-    verbs_provider_devices(provider, names, sizeof names);
+    json_t *list = list_devices(provider);
     verbs_provider_release(provider);
-    json_t *list = json_array();
-    char *rest = names;
-    for (char *name = strtok_r(names, ", ", &rest); name != NULL;
-         name = strtok_r(NULL, ", ", &rest))
-        json_array_append_new(list, json_pack("{s:s}", "name", name));
     return give(list, json_p);
 }
 
@@ -106,8 +128,9 @@ static json_t *describe_wire(const struct engine_wire_stats *stats) {
 }
 
 jackal_status jackal_group_stats(jackal_group *group, char **json_p) {
-    if (group == NULL || json_p == NULL)
-        return JACKAL_ERR_ARGUMENT;
+    jackal_status status = api_check_group(group);
+    if (status != JACKAL_OK || json_p == NULL)
+        return status != JACKAL_OK ? status : JACKAL_ERR_ARGUMENT;
     struct group *it = group->group;
     json_t *wires = json_array();
     for (int peer = 0; peer < it->size; peer++) {

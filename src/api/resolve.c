@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "api/resolve.h"
 
+#include "base/address.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +18,11 @@ static bool is_launched(const struct base_settings *settings) {
 }
 
 /* Launch variables of backends that this version does not have: never a silent group of one. */
-static jackal_status refuse_foreign(struct base_error *error) {
+static jackal_status refuse_foreign(const struct base_settings *settings,
+                                    struct base_error *error) {
     const char *hostfile = getenv("MLX_HOSTFILE");
-    if (hostfile == NULL || hostfile[0] == '\0')
+    if (hostfile == NULL || hostfile[0] == '\0' ||
+        base_settings_text(settings, SETTING_devices) != NULL)
         return JACKAL_OK;
     return base_fail(error, JACKAL_ERR_UNSUPPORTED,
                      "MLX_HOSTFILE asks for the TCP ring, which this version does not have; set "
@@ -60,8 +64,25 @@ static jackal_status resolve_rank(const struct base_settings *settings,
     return JACKAL_OK;
 }
 
+/* host:port, or fd:N for JACKAL_LISTEN; here, so that the message names the variable. */
+static jackal_status check_address(const struct base_settings *settings, enum base_setting_id id,
+                                   const char *value, struct base_error *error) {
+    struct base_address address;
+    bool descriptor = id == SETTING_listen && strncmp(value, "fd:", 3) == 0;
+    size_t n_digits = descriptor ? strspn(value + 3, "0123456789") : 0;
+    if (descriptor && n_digits > 0 && value[3 + n_digits] == '\0')
+        return JACKAL_OK;
+    jackal_status status = base_address_parse(value, false, &address, error);
+    if (status == JACKAL_OK)
+        return status;
+    return base_fail(error, JACKAL_ERR_CONFIG, "%s: %s", base_settings_source(settings, id),
+                     error->text);
+}
+
 static jackal_status require_links(const struct base_settings *settings,
                                    const struct group_options *options, struct base_error *error) {
+    const char *coordinator = base_settings_text(settings, SETTING_coordinator);
+    const char *listen = base_settings_text(settings, SETTING_listen);
     if (options->size == 1)
         return JACKAL_OK;
     if (options->devices == NULL)
@@ -69,11 +90,16 @@ static jackal_status require_links(const struct base_settings *settings,
                          "JACKAL_DEVICES is not set: %d ranks need a device matrix (this version "
                          "has no TCP links), or start with `jackal run`",
                          options->size);
-    if (base_settings_text(settings, SETTING_coordinator) == NULL)
+    if (coordinator == NULL)
         return base_fail(error, JACKAL_ERR_CONFIG,
                          "JACKAL_COORDINATOR is not set: %d ranks need the host:port where rank 0 "
                          "meets them",
                          options->size);
+    jackal_status status = check_address(settings, SETTING_coordinator, coordinator, error);
+    if (status == JACKAL_OK && listen != NULL && options->rank == 0)
+        status = check_address(settings, SETTING_listen, listen, error);
+    if (status != JACKAL_OK)
+        return status;
     if (options->size > TOPOLOGY_MESH_MAX_SIZE)
         return base_fail(error, JACKAL_ERR_LIMIT, "a mesh has at most %d ranks, not %d",
                          TOPOLOGY_MESH_MAX_SIZE, options->size);
@@ -82,7 +108,7 @@ static jackal_status require_links(const struct base_settings *settings,
 
 static jackal_status resolve_group(const struct base_settings *settings,
                                    struct group_options *options, struct base_error *error) {
-    jackal_status status = refuse_foreign(error);
+    jackal_status status = refuse_foreign(settings, error);
     if (status != JACKAL_OK)
         return status;
     if (!is_launched(settings)) {

@@ -21,6 +21,10 @@ static jackal_status fail(struct base_error *error, jackal_status status, int pe
     /* Through a copy, since callers wrap an earlier text of the same record. */
     char text[BASE_ERROR_TEXT_BYTES];
     vsnprintf(text, sizeof text, format, arguments);
+    /* One line, whatever the values in it hold. */
+    for (char *c = text; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = ' ';
     memcpy(error->text, text, sizeof text);
     return status;
 }

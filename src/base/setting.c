@@ -18,7 +18,7 @@ static bool parse_integer(const char *text, int64_t *value_p) {
     char *end = NULL;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || text[0] == ' ')
+    if (errno != 0 || end == text || *end != '\0' || strchr("-0123456789", text[0]) == NULL)
         return false;
     *value_p = value;
     return true;
@@ -127,28 +127,33 @@ static const char *find_variable(const struct base_setting *setting, char *name,
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
+/* Takes one variable over, also a wrong value: `jackal env` shows it. */
+static jackal_status read_variable(struct base_settings *settings, int id,
+                                   struct base_error *error) {
+    const struct base_setting *setting = &base_setting_table[id];
+    char name[64];
+    const char *value = find_variable(setting, name, sizeof name);
+    free(settings->environment[id]);
+    settings->environment[id] = NULL;
+    if (value == NULL)
+        return JACKAL_OK;
+    settings->environment[id] = strdup(value);
+    snprintf(settings->environment_names[id], sizeof settings->environment_names[id], "%s", name);
+    if (settings->environment[id] == NULL)
+        return base_fail(error, JACKAL_ERR_MEMORY, "out of memory for %s", name);
+    return settings->explicit_values[id] == NULL ? check(setting, name, value, error) : JACKAL_OK;
+}
+
 jackal_status base_settings_read_environment(struct base_settings *settings,
                                              struct base_error *error) {
-    for (int i = 0; i < SETTING_COUNT; i++) {
-        const struct base_setting *setting = &base_setting_table[i];
-        char name[64];
-        const char *value = find_variable(setting, name, sizeof name);
-        free(settings->environment[i]);
-        settings->environment[i] = NULL;
-        if (value == NULL)
-            continue;
-        if (settings->explicit_values[i] == NULL) {
-            jackal_status status = check(setting, name, value, error);
-            if (status != JACKAL_OK)
-                return status;
-        }
-        settings->environment[i] = strdup(value);
-        snprintf(settings->environment_names[i], sizeof settings->environment_names[i], "%s", name);
-        if (settings->environment[i] == NULL)
-            return base_fail(error, JACKAL_ERR_MEMORY, "out of memory for %s", name);
+    jackal_status first = JACKAL_OK;
+    for (int id = 0; id < SETTING_COUNT; id++) {
+        struct base_error later;
+        jackal_status status = read_variable(settings, id, first == JACKAL_OK ? error : &later);
+        first = first == JACKAL_OK ? status : first;
     }
-    settings->environment_read = true;
-    return JACKAL_OK;
+    settings->environment_read = first == JACKAL_OK;
+    return first;
 }
 
 const char *base_settings_text(const struct base_settings *settings, enum base_setting_id id) {
@@ -174,6 +179,16 @@ int64_t base_settings_integer(const struct base_settings *settings, enum base_se
     bool good = base_setting_table[id].type == SETTING_BOOLEAN ? parse_boolean(text, &value)
                                                                : parse_integer(text, &value);
     return good ? value : otherwise;
+}
+
+void base_settings_normal(const struct base_settings *settings, enum base_setting_id id, char *text,
+                          size_t n_bytes) {
+    enum base_setting_type type = base_setting_table[id].type;
+    const char *value = base_settings_text(settings, id);
+    if (value != NULL && (type == SETTING_INTEGER || type == SETTING_BOOLEAN))
+        snprintf(text, n_bytes, "%lld", (long long)base_settings_integer(settings, id, 0));
+    else
+        snprintf(text, n_bytes, "%s", value != NULL ? value : "");
 }
 
 int base_settings_word(const struct base_settings *settings, enum base_setting_id id) {

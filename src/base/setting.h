@@ -46,7 +46,8 @@ void base_settings_free(struct base_settings *settings);
 jackal_status base_settings_set(struct base_settings *settings, const char *name, const char *value,
                                 struct base_error *error);
 
-/* Takes the snapshot of the environment; an empty variable counts as unset. */
+/* Takes the snapshot of the environment; an empty variable counts as unset. All variables are taken
+ * over, and the first that is wrong is the error. */
 jackal_status base_settings_read_environment(struct base_settings *settings,
                                              struct base_error *error);
 
@@ -55,6 +56,11 @@ const char *base_settings_text(const struct base_settings *settings, enum base_s
 
 /* "explicit", "default", or the name of the environment variable. */
 const char *base_settings_source(const struct base_settings *settings, enum base_setting_id id);
+
+/* The value in force in its one spelling ("1", not "yes" or "01"), for comparing it between ranks.
+ */
+void base_settings_normal(const struct base_settings *settings, enum base_setting_id id, char *text,
+                          size_t n_bytes);
 
 /* Value of an INTEGER or BOOLEAN setting that has a value; else `otherwise`. */
 int64_t base_settings_integer(const struct base_settings *settings, enum base_setting_id id,

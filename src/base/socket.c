@@ -115,12 +115,23 @@ jackal_status base_socket_listen(const struct base_address *address, int backlog
         return base_fail_errno(
             error, JACKAL_ERR_SYSTEM, first_errno, "cannot listen on %s%s",
             base_address_format(address, name),
-            first_errno == EADDRINUSE ? " (another process has the port: choose another)"
+            first_errno == EADDRINUSE
+                ? " (another process has the port: choose another, or is there a second rank 0?)"
             : first_errno == EADDRNOTAVAIL
                 ? " (no such address on this host: name one of its own to listen on)"
                 : "");
     *fd_p = fd;
     return JACKAL_OK;
+}
+
+/*
+ * A second group of this process wants the port again although connections of the first closed on
+ * this side and linger. The system allows it only where those have the option too, and what came
+ * in before an inherited listener got it has not.
+ */
+static void reuse_address(int fd) {
+    int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
 }
 
 int base_socket_adopt(const char *text, uint16_t port, int backlog, struct base_error *error) {
@@ -143,6 +154,7 @@ int base_socket_adopt(const char *text, uint16_t port, int backlog, struct base_
                   fd, (unsigned)port);
         return -1;
     }
+    reuse_address(fd);
     if (!prepare(fd) || listen(fd, backlog) < 0) {
         base_fail_errno(error, JACKAL_ERR_SYSTEM, errno, "cannot set up listening descriptor %d",
                         fd);
@@ -158,8 +170,10 @@ int base_socket_accept(int listener) {
 #else
         int fd = accept(listener, NULL, NULL);
 #endif
-        if (fd >= 0 && prepare(fd))
+        if (fd >= 0 && prepare(fd)) {
+            reuse_address(fd);
             return fd;
+        }
         base_socket_close(fd);
         /* A connection that was given up in the queue is nobody's error: take the next. */
         if (fd < 0 && errno != EINTR && errno != ECONNABORTED && errno != EPROTO)

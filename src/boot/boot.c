@@ -143,6 +143,13 @@ int boot_missing(const bool *here, int size, char *text, size_t n_bytes) {
     return first;
 }
 
+void boot_abandon(struct boot *boot) {
+    for (int r = 0; r < boot->size; r++) {
+        base_socket_close(boot->links[r].fd);
+        boot->links[r].fd = -1;
+    }
+}
+
 void boot_free(struct boot *boot) {
     if (boot == NULL)
         return;

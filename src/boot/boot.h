@@ -95,6 +95,9 @@ void boot_report(struct boot *boot, const struct base_error *why);
 /* Says that this rank leaves in order, so that the others do not take it for dead. */
 void boot_leave(struct boot *boot);
 
+/* In the child of a fork: closes the descriptors, which are copies, and says nothing to anybody. */
+void boot_abandon(struct boot *boot);
+
 /* Closes every connection. NULL is allowed. */
 void boot_free(struct boot *boot);
 

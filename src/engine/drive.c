@@ -12,28 +12,22 @@
 enum {
     SPIN_POLLS = 512, /* some 20 µs; giving way costs under 1 µs where nobody else wants it */
     CROWDED_SPIN_POLLS = 8, /* spinning would take time from the very rank that is waited for */
-    POLLS_PER_CLOCK = 1024
+    PASSES_PER_LOOK = 1024  /* the clock is read this often while something moves */
 };
 
 /* Giving way is fast to come back from but not free; after this, sleep. */
-#define YIELD_NS UINT64_C(1000000)
-/* How long the last messages of a rank that left in order may take. */
-#define LEFT_NS    UINT64_C(500000000)
+#define YIELD_NS   UINT64_C(1000000)
 #define MAX_NAP_US 1000
 
-struct patience {
+/* Of one driver, for all requests together. */
+struct idleness {
     uint64_t seen;     /* activity when something last moved */
     uint64_t polls;    /* since then */
-    uint64_t since_ns; /* clock when idling was first noticed, 0 = not yet */
-    bool warned;
+    uint64_t since_ns; /* clock when that was first noticed, 0 = not yet */
 };
 
 /* ---- requests ---------------------------------------------------------------------------------
  */
-
-static bool is_point(const struct engine_request *request) {
-    return request->call.operation == PLAN_SEND || request->call.operation == PLAN_RECV;
-}
 
 static void number_point(struct engine *engine, struct engine_request *request) {
     int peer = request->call.root;
@@ -66,10 +60,10 @@ static void take_posted(struct engine *engine) {
 static bool has_turn(const struct engine *engine, const struct engine_request *request) {
     for (const struct engine_request *other = engine->active; other != request;
          other = other->next) {
-        if (is_point(other) != is_point(request))
+        if (engine_is_point(other) != engine_is_point(request))
             continue;
-        if (!is_point(request) || (other->call.operation == request->call.operation &&
-                                   other->call.root == request->call.root))
+        if (!engine_is_point(request) || (other->call.operation == request->call.operation &&
+                                          other->call.root == request->call.root))
             return false;
     }
     return true;
@@ -89,11 +83,14 @@ static void finish(struct engine *engine, struct engine_request **place) {
 
 static jackal_status advance(struct engine *engine, struct engine_request *request,
                              struct base_error *error) {
-    if (is_point(request))
+    if (engine_is_point(request))
         return engine_point_advance(engine, request, error);
     jackal_status status = JACKAL_OK;
-    if (request->stage == STAGE_POSTED)
+    bool first_time = request->stage == STAGE_POSTED;
+    if (first_time)
         status = engine_run_begin(engine, request, error);
+    if (status == JACKAL_OK && first_time)
+        status = engine_run_compare(engine, request, error);
     if (status == JACKAL_OK && request->stage == STAGE_RUN)
         status = engine_run_advance(engine, request, error);
     return status;
@@ -118,55 +115,6 @@ static jackal_status drive_once(struct engine *engine, struct base_error *error)
 /* ---- waiting ----------------------------------------------------------------------------------
  */
 
-static void describe_wait(const struct engine *engine, struct base_error *error) {
-    const struct engine_request *request = engine->active;
-    if (request == NULL)
-        base_fail(error, JACKAL_ERR_TIMEOUT, "nothing to wait for");
-    else if (request->stage == STAGE_RUN)
-        engine_run_describe(engine, request, error);
-    else
-        base_fail_peer(
-            error, JACKAL_ERR_TIMEOUT, request->call.root,
-            "%s #%llu (%llu bytes): rank %d has not %s",
-            plan_operation_name(request->call.operation), (unsigned long long)request->number,
-            (unsigned long long)request->call.count, request->call.root,
-            request->call.operation == PLAN_SEND ? "posted a receive for it" : "sent it");
-}
-
-static jackal_status check_left(const struct engine *engine, uint64_t idle_ns,
-                                struct base_error *error) {
-    struct base_error wait;
-    if (idle_ns < LEFT_NS)
-        return JACKAL_OK;
-    describe_wait(engine, &wait);
-    if (wait.peer < 0 || !atomic_load_explicit(&engine->left[wait.peer], memory_order_acquire))
-        return JACKAL_OK;
-    return base_fail_peer(error, JACKAL_ERR_PEER_LOST, wait.peer,
-                          "rank %d closed its group while it is waited for: %s", wait.peer,
-                          wait.text);
-}
-
-static jackal_status check_limit(const struct engine *engine, struct patience *patience,
-                                 uint64_t idle_ns, struct base_error *error) {
-    uint64_t limit_ns = engine->options.progress_timeout_ms * 1000000u;
-    if (limit_ns == 0 || idle_ns < limit_ns / 2)
-        return JACKAL_OK;
-    if (idle_ns >= limit_ns) {
-        describe_wait(engine, error);
-        return base_fail_peer(error, JACKAL_ERR_TIMEOUT, error->peer,
-                              "nothing moved for %llu ms: %s",
-                              (unsigned long long)engine->options.progress_timeout_ms, error->text);
-    }
-    if (!patience->warned) {
-        struct base_error wait;
-        describe_wait(engine, &wait);
-        base_log(engine->options.log, JACKAL_LOG_WARNING, "nothing moved for %llu ms: %s",
-                 (unsigned long long)(idle_ns / 1000000u), wait.text);
-        patience->warned = true;
-    }
-    return JACKAL_OK;
-}
-
 /* A nap is an eighth of the wait so far: it never adds more than that to it. */
 static void rest(uint64_t idle_ns) {
     if (idle_ns < YIELD_NS) {
@@ -177,38 +125,29 @@ static void rest(uint64_t idle_ns) {
     base_sleep_us(nap_us < MAX_NAP_US ? nap_us : MAX_NAP_US);
 }
 
-/* Nothing moved in the last poll. */
-static jackal_status idle(struct engine *engine, struct patience *patience,
+static jackal_status look_at_all(struct engine *engine, uint64_t now_ns, struct base_error *error) {
+    jackal_status status = JACKAL_OK;
+    for (struct engine_request *request = engine->active; request != NULL && status == JACKAL_OK;
+         request = request->next)
+        if (has_turn(engine, request))
+            status = engine_look(engine, request, now_ns, error);
+    return status;
+}
+
+/* Nothing moved in the last poll: spin, then give way, then nap; all but spinning reads the clock.
+ */
+static jackal_status idle(struct engine *engine, struct idleness *idleness,
                           struct base_error *error) {
     uint64_t spin = engine->options.crowded ? CROWDED_SPIN_POLLS : SPIN_POLLS;
-    patience->polls++;
-    if (patience->polls < spin && patience->polls % POLLS_PER_CLOCK != 0)
+    if (++idleness->polls < spin)
         return JACKAL_OK;
     uint64_t now_ns = base_now_ns();
-    if (patience->since_ns == 0)
-        patience->since_ns = now_ns;
-    if (patience->polls == spin && engine->active != NULL && !is_point(engine->active)) {
-        jackal_status status = engine_run_compare(engine, engine->active, error);
-        if (status != JACKAL_OK)
-            return status;
-    }
-    uint64_t idle_ns = now_ns - patience->since_ns;
-    if (patience->polls >= spin)
-        rest(idle_ns);
-    jackal_status status = check_left(engine, idle_ns, error);
-    return status != JACKAL_OK ? status : check_limit(engine, patience, idle_ns, error);
-}
-
-static void be_patient_again(struct patience *patience, uint64_t activity) {
-    *patience = (struct patience){.seen = activity};
-}
-
-/* Only the driver finishes requests, so it may look without the lock. */
-static bool all_finished(struct engine_request *const *requests, int n_requests) {
-    for (int i = 0; i < n_requests; i++)
-        if (!requests[i]->finished)
-            return false;
-    return true;
+    if (idleness->since_ns == 0)
+        idleness->since_ns = now_ns;
+    jackal_status status = look_at_all(engine, now_ns, error);
+    if (status == JACKAL_OK)
+        rest(now_ns - idleness->since_ns);
+    return status;
 }
 
 static void fail_agreed(struct engine *engine, struct base_error *error) {
@@ -217,21 +156,27 @@ static void fail_agreed(struct engine *engine, struct base_error *error) {
     engine_fail(engine, error);
 }
 
+static jackal_status drive_pass(struct engine *engine, struct idleness *idleness, uint64_t pass,
+                                struct base_error *error) {
+    jackal_status status = drive_once(engine, error);
+    if (status != JACKAL_OK)
+        return status;
+    if (engine->activity == idleness->seen)
+        return idle(engine, idleness, error);
+    *idleness = (struct idleness){.seen = engine->activity};
+    return pass % PASSES_PER_LOOK == 0 ? look_at_all(engine, base_now_ns(), error) : JACKAL_OK;
+}
+
+/* Only the driver finishes requests, so it may look at them without the lock. */
 void engine_drive(struct engine *engine, struct engine_request *const *requests, int n_requests) {
     struct base_error error;
-    struct patience patience;
+    struct idleness idleness = {.seen = engine->activity};
     base_error_clear(&error);
-    be_patient_again(&patience, engine->activity);
-    while (!all_finished(requests, n_requests) &&
-           !atomic_load_explicit(&engine->failed, memory_order_acquire)) {
-        jackal_status status = drive_once(engine, &error);
-        if (status == JACKAL_OK && engine->activity != patience.seen)
-            be_patient_again(&patience, engine->activity);
-        else if (status == JACKAL_OK)
-            status = idle(engine, &patience, &error);
-        if (status != JACKAL_OK)
+    for (uint64_t pass = 1; !engine_all_finished(requests, n_requests) &&
+                            !atomic_load_explicit(&engine->failed, memory_order_acquire);
+         pass++)
+        if (drive_pass(engine, &idleness, pass, &error) != JACKAL_OK)
             fail_agreed(engine, &error);
-    }
 }
 
 static bool ping_is_over(const struct engine *engine, const struct engine_wire **missing_p) {
@@ -262,36 +207,65 @@ static jackal_status send_pings(struct engine *engine, struct engine_wire *wire,
     return status;
 }
 
-jackal_status engine_ping(struct engine *engine, uint64_t deadline_ns, struct base_error *error) {
-    jackal_status status = JACKAL_OK;
+static jackal_status wait_for_pings(struct engine *engine, uint64_t deadline_ns,
+                                    struct base_error *error) {
     const struct engine_wire *missing = NULL;
-    for (int i = 0; i < engine->n_wires && status == JACKAL_OK; i++)
-        if (engine->wires[i].link != NULL)
-            status = send_pings(engine, &engine->wires[i], error);
-    while (status == JACKAL_OK && !ping_is_over(engine, &missing)) {
-        status = engine_wires_poll(engine, error);
-        if (atomic_load_explicit(&engine->failed, memory_order_acquire))
-            return engine_state(engine, error);
-        if (status == JACKAL_OK && base_expired(deadline_ns))
+    while (!ping_is_over(engine, &missing)) {
+        jackal_status status = engine_wires_poll(engine, error);
+        if (status != JACKAL_OK)
+            return status;
+        if (base_expired(deadline_ns))
             return base_fail_peer(error, JACKAL_ERR_LINK_DOWN, missing->link->peer,
-                                  "wire %d to rank %d (%s) carried no message: check the cable and "
-                                  "that both of its ends stand in the device matrix",
+                                  "wire %d to rank %d (%s) carried no message: the rank died "
+                                  "during set-up, the cable is bad, or one of its ends is not "
+                                  "where the device matrix says",
                                   missing->link->wire, missing->link->peer, missing->link->device);
         sched_yield();
     }
+    return JACKAL_OK;
+}
+
+jackal_status engine_ping(struct engine *engine, uint64_t deadline_ns, struct base_error *error) {
+    jackal_status status = JACKAL_OK;
+    for (int i = 0; i < engine->n_wires && status == JACKAL_OK; i++)
+        if (engine->wires[i].link != NULL)
+            status = send_pings(engine, &engine->wires[i], error);
+    if (status == JACKAL_OK)
+        status = wait_for_pings(engine, deadline_ns, error);
+    if (status != JACKAL_OK)
+        engine_fail(engine, error); /* nothing is posted after an error */
     return status;
+}
+
+static bool all_sent(const struct engine *engine) {
+    for (int queue = 0; queue < LINK_QUEUES; queue++)
+        for (uint32_t i = 0; i < engine->pools[queue].n_slots; i++)
+            if (engine->pools[queue].slots[i].users > 0)
+                return false;
+    return true;
+}
+
+/* Takes the token if it is free and no call is under way. */
+static bool take_token(struct engine *engine) {
+    pthread_mutex_lock(&engine->mutex);
+    bool busy = engine->driven;
+    for (int i = 0; i < ENGINE_MAX_REQUESTS; i++)
+        busy = busy || engine->requests[i].used;
+    if (!busy)
+        engine->driven = true;
+    pthread_mutex_unlock(&engine->mutex);
+    return !busy;
 }
 
 void engine_drain(struct engine *engine, uint64_t deadline_ns) {
     struct base_error error;
-    while (!atomic_load_explicit(&engine->failed, memory_order_acquire) &&
-           !base_expired(deadline_ns)) {
-        bool idle_slots = true;
-        for (int queue = 0; queue < LINK_QUEUES; queue++)
-            for (uint32_t i = 0; i < engine->pools[queue].n_slots; i++)
-                idle_slots = idle_slots && engine->pools[queue].slots[i].users == 0;
-        if (idle_slots || engine_wires_poll(engine, &error) != JACKAL_OK)
-            return;
+    if (!take_token(engine))
+        return;
+    while (!atomic_load_explicit(&engine->failed, memory_order_acquire) && !all_sent(engine) &&
+           !base_expired(deadline_ns) && engine_wires_poll(engine, &error) == JACKAL_OK)
         sched_yield();
-    }
+    pthread_mutex_lock(&engine->mutex);
+    engine->driven = false;
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->mutex);
 }

@@ -4,6 +4,7 @@
 
 #include "engine/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,6 +85,13 @@ void engine_free(struct engine *engine) {
     free(engine);
 }
 
+static int count_free(const struct engine *engine) {
+    int n_free = 0;
+    for (int i = 0; i < ENGINE_MAX_REQUESTS; i++)
+        n_free += !engine->requests[i].used;
+    return n_free;
+}
+
 /* ---- failure ----------------------------------------------------------------------------------
  */
 
@@ -97,6 +105,16 @@ void engine_fail(struct engine *engine, const struct base_error *error) {
     pthread_mutex_unlock(&engine->mutex);
 }
 
+void engine_stop(struct engine *engine) {
+    struct base_error error;
+    base_fail(&error, JACKAL_ERR_ABORTED, "the group was closed while a call was under way");
+    engine_fail(engine, &error);
+    pthread_mutex_lock(&engine->mutex);
+    while (engine->driven || count_free(engine) < ENGINE_MAX_REQUESTS)
+        pthread_cond_wait(&engine->changed, &engine->mutex);
+    pthread_mutex_unlock(&engine->mutex);
+}
+
 jackal_status engine_state(struct engine *engine, struct base_error *error) {
     if (!atomic_load_explicit(&engine->failed, memory_order_acquire))
         return JACKAL_OK;
@@ -106,31 +124,28 @@ jackal_status engine_state(struct engine *engine, struct base_error *error) {
 }
 
 void engine_peer_left(struct engine *engine, int peer) {
-    atomic_store_explicit(&engine->left[peer], true, memory_order_release);
+    if (!atomic_exchange_explicit(&engine->left[peer], true, memory_order_acq_rel))
+        atomic_fetch_add_explicit(&engine->n_left, 1, memory_order_release);
 }
 
 /* ---- requests ---------------------------------------------------------------------------------
  */
 
-static struct engine_request *find_free(struct engine *engine, int *n_free_p) {
-    struct engine_request *found = NULL;
-    *n_free_p = 0;
-    for (int i = 0; i < ENGINE_MAX_REQUESTS; i++) {
-        if (engine->requests[i].used)
-            continue;
-        found = &engine->requests[i];
-        ++*n_free_p;
-    }
-    return found;
+static struct engine_request *find_free(struct engine *engine) {
+    int i = 0;
+    while (engine->requests[i].used)
+        i++;
+    return &engine->requests[i];
 }
 
 /* Point-to-point numbers are given by the driver, which alone knows the peers' counters. */
 static void fill(struct engine *engine, struct engine_request *request,
                  const struct engine_call *call) {
-    bool point = call->operation == PLAN_SEND || call->operation == PLAN_RECV;
     request->used = true;
     request->finished = false;
     request->call = *call;
+    bool point = engine_is_point(request);
+    request->moves = request->since_ns = 0;
     request->stage = STAGE_POSTED;
     request->plan = NULL;
     request->next = NULL;
@@ -143,30 +158,23 @@ static void fill(struct engine *engine, struct engine_request *request,
     base_error_clear(&request->error);
 }
 
-/*
- * Under mutex: posts all calls together, once there is room for all of them; a caller that held one
- * place and waited for a second could wait for another caller that does the same.
- */
-static void post(struct engine *engine, const struct engine_call *calls, int n_calls,
-                 struct engine_request **requests) {
-    int n_free = 0;
-    while (find_free(engine, &n_free) == NULL || n_free < n_calls)
-        pthread_cond_wait(&engine->changed, &engine->mutex);
+/* Under mutex: posts all calls together, or none. */
+static jackal_status post(struct engine *engine, const struct engine_call *calls, int n_calls,
+                          struct engine_request **requests, struct base_error *error) {
+    if (count_free(engine) < n_calls)
+        return base_fail(error, JACKAL_ERR_LIMIT,
+                         "%d calls of other threads are under way in this group, and there can be "
+                         "no more at once",
+                         ENGINE_MAX_REQUESTS);
     for (int i = 0; i < n_calls; i++) {
-        requests[i] = find_free(engine, &n_free);
+        requests[i] = find_free(engine);
         fill(engine, requests[i], &calls[i]);
         *engine->posted_end = requests[i];
         engine->posted_end = &requests[i]->next;
     }
     engine->n_operations += (uint64_t)n_calls;
     atomic_store_explicit(&engine->has_posted, true, memory_order_release);
-}
-
-static bool all_finished(struct engine_request *const *requests, int n_requests) {
-    for (int i = 0; i < n_requests; i++)
-        if (!requests[i]->finished)
-            return false;
-    return true;
+    return JACKAL_OK;
 }
 
 /*
@@ -174,7 +182,7 @@ static bool all_finished(struct engine_request *const *requests, int n_requests)
  * may still be in use.
  */
 static void wait(struct engine *engine, struct engine_request *const *requests, int n_requests) {
-    while (!all_finished(requests, n_requests)) {
+    while (!engine_all_finished(requests, n_requests)) {
         bool failed = atomic_load_explicit(&engine->failed, memory_order_relaxed);
         if (engine->driven) {
             pthread_cond_wait(&engine->changed, &engine->mutex);
@@ -198,9 +206,13 @@ jackal_status engine_run(struct engine *engine, const struct engine_call *calls,
     if (status != JACKAL_OK)
         return status;
     pthread_mutex_lock(&engine->mutex);
-    post(engine, calls, n_calls, requests);
+    status = post(engine, calls, n_calls, requests, error);
+    if (status != JACKAL_OK) {
+        pthread_mutex_unlock(&engine->mutex);
+        return status;
+    }
     wait(engine, requests, n_calls);
-    bool finished = all_finished(requests, n_calls);
+    bool finished = engine_all_finished(requests, n_calls);
     for (int i = 0; i < n_calls; i++) {
         if (status == JACKAL_OK && requests[i]->error.status != JACKAL_OK) {
             *error = requests[i]->error;
@@ -228,6 +240,12 @@ bool engine_wire_stats(struct engine *engine, int peer, int wire,
     const struct engine_wire *it = engine_wire_to(engine, peer, wire);
     if (it->link == NULL)
         return false;
-    *stats_p = it->stats;
+    stats_p->peer = peer;
+    stats_p->wire = wire;
+    snprintf(stats_p->device, sizeof stats_p->device, "%s", it->link->device);
+    stats_p->bytes_sent = atomic_load(&it->counters.bytes_sent);
+    stats_p->bytes_received = atomic_load(&it->counters.bytes_received);
+    stats_p->messages_sent = atomic_load(&it->counters.messages_sent);
+    stats_p->messages_received = atomic_load(&it->counters.messages_received);
     return true;
 }

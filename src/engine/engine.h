@@ -87,10 +87,13 @@ void engine_fail(struct engine *engine, const struct base_error *error);
  */
 void engine_peer_left(struct engine *engine, int peer);
 
+/* Fails what is in flight and waits until no caller is inside any more; then it may be freed. */
+void engine_stop(struct engine *engine);
+
 /* JACKAL_OK, or the error that poisoned the engine. Any thread. */
 jackal_status engine_state(struct engine *engine, struct base_error *error);
 
-/* Lets sends that were handed to the links leave, up to a limit. */
+/* Lets sends that were handed to the links leave, up to a limit; does nothing while calls run. */
 void engine_drain(struct engine *engine, uint64_t deadline_ns);
 
 struct engine_wire_stats {

@@ -15,7 +15,11 @@
 /* Kinds that have credits of their own on every queue. */
 enum engine_kind { ENGINE_COLLECTIVE, ENGINE_POINT, ENGINE_KINDS };
 
-enum { ENGINE_MAX_REQUESTS = PLAN_CACHE_PINNED };
+/*
+ * Calls of all threads that may be under way. Of them at most one collective and one send and one
+ * receive per peer run, and hold a plan: PLAN_CACHE_PINNED is enough for a mesh of eight.
+ */
+enum { ENGINE_MAX_REQUESTS = 64 };
 
 /* ---- staging.c: slots that messages are written in before they leave ------------------------- */
 
@@ -52,13 +56,23 @@ struct engine_lane {
     struct engine_arrival *arrivals; /* [window] */
 };
 
+struct engine_counters {
+    atomic_uint_fast64_t bytes_sent, bytes_received, messages_sent, messages_received;
+};
+
 struct engine_wire {
     struct link *link;
     struct engine_lane lanes[LINK_QUEUES][ENGINE_KINDS];
     bool credit_due;
     bool pinged[LINK_QUEUES];
-    struct engine_wire_stats stats;
+    struct engine_counters counters;
 };
+
+/* Written by the driver, read by anybody. */
+static inline void engine_count(atomic_uint_fast64_t *counter, uint64_t more) {
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+                          memory_order_relaxed);
+}
 
 /* ---- requests ---------------------------------------------------------------------------------
  */
@@ -89,6 +103,13 @@ struct engine_request {
     enum link_queue skip_queue;
     struct base_error error;     /* what it ends with, where that does not poison the group */
     struct engine_request *next; /* in posted order */
+
+    /* patience.c: kept here, not with the driver, so that it outlives a change of drivers. */
+    uint64_t moves;      /* granules, questions and answers so far */
+    uint64_t seen_moves; /* of those, at the last look */
+    uint64_t since_ns;   /* the look from which on nothing moved, 0 = none yet */
+    uint64_t left_ns;    /* the look that first saw that the peer it waits for has left, 0 = none */
+    bool compared, warned;
 };
 
 struct engine_answer {
@@ -121,10 +142,22 @@ struct engine {
     struct base_error failure;
     atomic_bool failed;
     atomic_bool *left; /* [peer] it closed its group in order */
+    atomic_int n_left;
 
     /* The driver's list of what is under way, in posted order. */
     struct engine_request *active;
 };
+
+static inline bool engine_is_point(const struct engine_request *request) {
+    return request->call.operation == PLAN_SEND || request->call.operation == PLAN_RECV;
+}
+
+static inline bool engine_all_finished(struct engine_request *const *requests, int n_requests) {
+    for (int i = 0; i < n_requests; i++)
+        if (!requests[i]->finished)
+            return false;
+    return true;
+}
 
 static inline struct engine_wire *engine_wire_to(struct engine *engine, int peer, int wire) {
     return &engine->wires[peer * engine->options.wires + wire];
@@ -173,13 +206,18 @@ jackal_status engine_run_advance(struct engine *engine, struct engine_request *r
 /* Who and what a request waits for, for a time-out. */
 void engine_run_describe(const struct engine *engine, const struct engine_request *request,
                          struct base_error *error);
-/* When nothing moves: has a peer sent a message of another operation? */
+/* Has a peer sent a message of another call, this one's number or an earlier one? */
 jackal_status engine_run_compare(struct engine *engine, const struct engine_request *request,
                                  struct base_error *error);
 
 /* point.c: the same for sends and receives, with the question and answer before the plan. */
 jackal_status engine_point_advance(struct engine *engine, struct engine_request *request,
                                    struct base_error *error);
+
+/* patience.c: looks at one request that has its turn: has it waited too long, for a rank that left,
+ * or for one that made another call? */
+jackal_status engine_look(struct engine *engine, struct engine_request *request, uint64_t now_ns,
+                          struct base_error *error);
 
 /* drive.c: drives the engine until the requests are finished or the engine has failed. The caller
  * has the token. */

@@ -143,6 +143,7 @@ static jackal_status skip(struct engine *engine, struct engine_request *request,
     if (head == NULL)
         return JACKAL_OK;
     uint64_t n_bytes = head->header.payload_bytes;
+    request->moves++;
     request->skip_left -= n_bytes < request->skip_left ? n_bytes : request->skip_left;
     if (request->skip_left == 0)
         request->stage = STAGE_DONE;
@@ -152,6 +153,7 @@ static jackal_status skip(struct engine *engine, struct engine_request *request,
 jackal_status engine_point_advance(struct engine *engine, struct engine_request *request,
                                    struct base_error *error) {
     bool sending = request->call.operation == PLAN_SEND;
+    enum engine_stage stage = request->stage;
     jackal_status status = JACKAL_OK;
     if (request->stage == STAGE_POSTED) {
         if (!sending)
@@ -165,6 +167,8 @@ jackal_status engine_point_advance(struct engine *engine, struct engine_request 
         status = take_answer(engine, request, error);
     if (status == JACKAL_OK && request->stage == STAGE_SKIP)
         status = skip(engine, request, error);
+    if (request->stage != stage)
+        request->moves++;
     if (status == JACKAL_OK && request->stage == STAGE_RUN)
         status = engine_run_advance(engine, request, error);
     return status;

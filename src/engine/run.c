@@ -15,8 +15,7 @@ struct granule {
 };
 
 static enum engine_kind kind_of(const struct engine_request *request) {
-    bool point = request->call.operation == PLAN_SEND || request->call.operation == PLAN_RECV;
-    return point ? ENGINE_POINT : ENGINE_COLLECTIVE;
+    return engine_is_point(request) ? ENGINE_POINT : ENGINE_COLLECTIVE;
 }
 
 static enum link_queue queue_of(const struct engine_request *request) {
@@ -60,6 +59,13 @@ jackal_status engine_run_begin(struct engine *engine, struct engine_request *req
         if (plan_granules(request->plan, &request->plan->steps[i]) == 0)
             finish_step(request, i);
     return JACKAL_OK;
+}
+
+static struct granule next_granule(const struct engine_request *request, uint32_t index) {
+    const struct plan_step *step = &request->plan->steps[index];
+    uint64_t left = step->n_bytes - request->progress[index];
+    uint64_t most = request->plan->granule_bytes;
+    return (struct granule){step, index, request->progress[index], left < most ? left : most};
 }
 
 /* ---- may a granule be handled? ----------------------------------------------------------------
@@ -116,6 +122,19 @@ static jackal_status call_differs(const struct engine *engine, const struct engi
                           peer);
 }
 
+/*
+ * A finished collective has taken in all that its plan expects. What is still there of one was sent
+ * by a rank that made another call, a broadcast from another root for example.
+ */
+static jackal_status call_left_over(const struct engine *engine, int peer,
+                                    const struct wire_header *header, struct base_error *error) {
+    return base_fail_peer(error, JACKAL_ERR_MISMATCH, peer,
+                          "collective #%llu: rank %d sent %llu bytes that the call of rank %d does "
+                          "not take, so the two made different calls",
+                          (unsigned long long)header->operation, peer,
+                          (unsigned long long)header->total_bytes, engine->options.rank);
+}
+
 static jackal_status check_header(const struct engine *engine, const struct engine_request *request,
                                   const struct granule *granule, int peer,
                                   const struct wire_header *header, struct base_error *error) {
@@ -128,6 +147,8 @@ static jackal_status check_header(const struct engine *engine, const struct engi
         return JACKAL_OK;
     if (header->operation == request->number && header->fingerprint != request->fingerprint)
         return call_differs(engine, request, peer, error);
+    if (kind_of(request) == ENGINE_COLLECTIVE && header->operation < request->number)
+        return call_left_over(engine, peer, header, error);
     return base_fail_peer(error, JACKAL_ERR_DATA_LOST, peer,
                           "%s #%llu: expected phase %u, byte %llu (%llu bytes) from rank %d, but "
                           "#%llu, phase %u, byte %llu (%u bytes) came: a message was lost",
@@ -199,7 +220,7 @@ static jackal_status send_granule(struct engine *engine, const struct engine_req
         jackal_status status = engine_lane_send(engine, wire, queue, kind, slot, n_bytes, error);
         if (status != JACKAL_OK)
             return status;
-        wire->stats.bytes_sent += granule->n_bytes;
+        engine_count(&wire->counters.bytes_sent, granule->n_bytes);
     }
     return JACKAL_OK;
 }
@@ -255,9 +276,7 @@ static jackal_status handle(struct engine *engine, struct engine_request *reques
 static jackal_status advance_step(struct engine *engine, struct engine_request *request,
                                   uint32_t index, bool *moved_p, struct base_error *error) {
     const struct plan_step *step = &request->plan->steps[index];
-    uint64_t left = step->n_bytes - request->progress[index];
-    uint64_t most = request->plan->granule_bytes;
-    struct granule granule = {step, index, request->progress[index], left < most ? left : most};
+    struct granule granule = next_granule(request, index);
     *moved_p = false;
     if (!waits_are_over(request, &granule) || blocked_by(engine, request, &granule) != NULL)
         return JACKAL_OK;
@@ -271,6 +290,7 @@ static jackal_status advance_step(struct engine *engine, struct engine_request *
     if (status != JACKAL_OK)
         return status;
     request->progress[index] += granule.n_bytes;
+    request->moves++;
     engine->activity++;
     if (request->progress[index] == step->n_bytes)
         finish_step(request, index);
@@ -316,8 +336,7 @@ static void describe_step(const struct engine *engine, const struct engine_reque
 void engine_run_describe(const struct engine *engine, const struct engine_request *request,
                          struct base_error *error) {
     for (uint32_t i = 0; request->plan != NULL && i < request->plan->n_steps; i++) {
-        const struct plan_step *step = &request->plan->steps[i];
-        struct granule granule = {step, i, request->progress[i], 0};
+        struct granule granule = next_granule(request, i);
         if (request->done[i] || !waits_are_over(request, &granule))
             continue;
         const struct plan_term *lane = blocked_by(engine, request, &granule);
@@ -340,6 +359,8 @@ jackal_status engine_run_compare(struct engine *engine, const struct engine_requ
             if (head != NULL && head->header.operation == request->number &&
                 head->header.fingerprint != request->fingerprint)
                 return call_differs(engine, request, wire->link->peer, error);
+            if (head != NULL && head->header.operation < request->number)
+                return call_left_over(engine, wire->link->peer, &head->header, error);
         }
     }
     return JACKAL_OK;

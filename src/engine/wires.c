@@ -51,9 +51,6 @@ jackal_status engine_wires_open(struct engine *engine, struct base_error *error)
         wire->link = engine->options.links[i];
         if (wire->link == NULL)
             continue;
-        wire->stats.peer = wire->link->peer;
-        wire->stats.wire = wire->link->wire;
-        snprintf(wire->stats.device, sizeof wire->stats.device, "%s", wire->link->device);
         for (int lane = 0; lane < LANES; lane++) {
             struct engine_lane *it = &wire->lanes[lane / ENGINE_KINDS][lane % ENGINE_KINDS];
             it->window = windows[lane / ENGINE_KINDS][lane % ENGINE_KINDS];
@@ -102,7 +99,7 @@ jackal_status engine_lane_send(struct engine *engine, struct engine_wire *wire,
     jackal_status status = send_slot(engine, wire, queue, slot, n_bytes, error);
     if (status == JACKAL_OK) {
         wire->lanes[queue][kind].sent++;
-        wire->stats.messages_sent++;
+        engine_count(&wire->counters.messages_sent, 1);
     }
     return status;
 }
@@ -224,8 +221,8 @@ static jackal_status keep_arrival(struct engine_wire *wire, enum link_queue queu
         return base_fail(error, JACKAL_ERR_PROTOCOL, "it sent more than its credit allows");
     lane->arrivals[lane->tail % lane->window] = (struct engine_arrival){id, *header};
     lane->tail++;
-    wire->stats.messages_received++;
-    wire->stats.bytes_received += header->payload_bytes;
+    engine_count(&wire->counters.messages_received, 1);
+    engine_count(&wire->counters.bytes_received, header->payload_bytes);
     return JACKAL_OK;
 }
 

@@ -12,8 +12,9 @@
 #define DRAIN_MS   300
 
 /*
- * Runs on the thread that found the failure. Rank 0's own report is the verdict; another rank waits
- * for it, so that all return the same error.
+ * Runs on the thread that found the failure. The first report that rank 0 sees is the verdict, and
+ * every rank waits for it, so that all return the same error. Rank 0 does too: another rank's
+ * report may have come first.
  */
 void group_agree(void *context, struct base_error *error) {
     struct group *group = context;
@@ -22,8 +23,9 @@ void group_agree(void *context, struct base_error *error) {
     if (group->boot == NULL)
         return;
     boot_report(group->boot, error);
+    group_look();
     uint64_t deadline_ns = base_deadline_ns(VERDICT_MS);
-    while (group->rank != 0 && !base_expired(deadline_ns)) {
+    while (!base_expired(deadline_ns)) {
         if (engine_state(group->engine, error) != JACKAL_OK)
             return;
         base_sleep_us(500);
@@ -43,6 +45,8 @@ void group_close(struct group *group) {
         engine_drain(group->engine, base_deadline_ns(DRAIN_MS));
     if (group->boot != NULL)
         boot_leave(group->boot);
+    if (group->engine != NULL)
+        engine_stop(group->engine);
     group_unwatch(group);
     engine_free(group->engine);
     verbs_slab_give(&group->staging);

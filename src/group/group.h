@@ -43,11 +43,24 @@ void group_close(struct group *group);
 /* Fails the group here and tells the others. Any thread. */
 void group_abort(struct group *group, const struct base_error *why);
 
+/*
+ * How often this process was forked off since the first group was made: a handle with another
+ * number belongs to an ancestor. A child has none of its parent's threads, and its devices are not
+ * its own.
+ */
+unsigned group_forks(void);
+
 /* ---- watch.c: the progress thread -------------------------------------------------------------
  */
 
 /* Starts watching the meeting-point connections of a group; the thread starts with the first. */
 jackal_status group_watch(struct group *group, struct base_error *error);
+
+/* Lets the thread look now instead of at its next beat. For a group that is watched. */
+void group_look(void);
+
+/* To be called before the first group of a process is made; see group_forks(). */
+void group_prepare_forks(void);
 
 /* Ends it; the thread ends with the last. No event of this group comes after it. */
 void group_unwatch(struct group *group);

@@ -20,6 +20,9 @@
 /* A wire that carries nothing is found long before the init limit. */
 #define PING_MS 10000
 
+/* How long a rank whose settings are wrong tries to tell the others. */
+#define TELL_MS 3000
+
 struct setup {
     const struct group_options *options;
     struct group *group;
@@ -98,6 +101,15 @@ static jackal_status read_topology(struct setup *setup, struct base_error *error
     return topology_check_mesh(setup->topology, &setup->group->wires, error);
 }
 
+static jackal_status reserve_slab(struct setup *setup, struct base_error *error) {
+    const struct link_geometry *geometry = &setup->geometry;
+    int n_wires = (setup->group->size - 1) * setup->group->wires;
+    size_t n_bytes = engine_staging_bytes(geometry, n_wires);
+    for (int queue = 0; queue < LINK_QUEUES; queue++)
+        n_bytes += (size_t)n_wires * geometry->slots[queue] * geometry->slot_bytes[queue];
+    return verbs_slab_reserve(n_bytes, n_wires + 1, error);
+}
+
 static jackal_status open_links(struct setup *setup, struct base_error *error) {
     struct group *group = setup->group;
     for (int peer = 0; peer < group->size; peer++) {
@@ -129,11 +141,11 @@ static jackal_status open_staging(struct setup *setup, struct base_error *error)
 
 /* Everything that needs no other rank. */
 static jackal_status prepare(struct setup *setup, struct base_error *error) {
-    jackal_status status = read_topology(setup, error);
-    if (status == JACKAL_OK)
-        status = allocate(setup, error);
+    jackal_status status = allocate(setup, error);
     if (status == JACKAL_OK)
         status = verbs_provider_acquire(text(setup, SETTING_verbs), &setup->group->provider, error);
+    if (status == JACKAL_OK)
+        status = reserve_slab(setup, error);
     if (status == JACKAL_OK)
         status = open_links(setup, error);
     if (status == JACKAL_OK)
@@ -231,11 +243,15 @@ static jackal_status ping(struct setup *setup, struct base_error *error) {
 static jackal_status connect_boot(struct setup *setup, struct base_error *error) {
     const struct group *group = setup->group;
     struct boot_setting agreed[SETTING_COUNT];
+    char values[SETTING_COUNT][32];
     size_t n_agreed = 0;
-    for (int id = 0; id < SETTING_COUNT; id++)
-        if (base_setting_table[id].agreed)
-            agreed[n_agreed++] = (struct boot_setting){base_setting_table[id].name,
-                                                       text(setup, (enum base_setting_id)id)};
+    for (int id = 0; id < SETTING_COUNT; id++) {
+        if (!base_setting_table[id].agreed)
+            continue;
+        base_settings_normal(setup->options->settings, (enum base_setting_id)id, values[id],
+                             sizeof values[id]);
+        agreed[n_agreed++] = (struct boot_setting){base_setting_table[id].name, values[id]};
+    }
     struct boot_options options = {.rank = group->rank,
                                    .size = group->size,
                                    .coordinator = text(setup, SETTING_coordinator),
@@ -282,8 +298,28 @@ static void describe(struct setup *setup) {
     base_log(&group->log, JACKAL_LOG_INFO, "%s", group->backend);
 }
 
+/*
+ * What is wrong with the matrix is known before the meeting. The others are told if they are there
+ * within a short time; nobody waits the whole limit for a rank that cannot come.
+ */
+static jackal_status refuse_early(struct setup *setup, struct base_error *why) {
+    struct base_error answer;
+    uint64_t limit_ns = base_deadline_ns(TELL_MS);
+    if (limit_ns < setup->deadline_ns)
+        setup->deadline_ns = limit_ns;
+    jackal_status status = connect_boot(setup, &answer);
+    if (status == JACKAL_OK)
+        boot_fail(setup->group->boot, why);
+    else if (status == JACKAL_ERR_CONFIG)
+        *why = answer; /* rank 0 refuses this rank for a reason of its own, which all will see */
+    return why->status;
+}
+
 static jackal_status open_mesh(struct setup *setup, struct base_error *error) {
-    jackal_status status = connect_boot(setup, error);
+    jackal_status status = read_topology(setup, error);
+    if (status != JACKAL_OK)
+        return refuse_early(setup, error);
+    status = connect_boot(setup, error);
     if (status != JACKAL_OK)
         return status;
     status = set_up(setup, error);
@@ -303,6 +339,7 @@ jackal_status group_open(const struct group_options *options, struct group **gro
     struct group *group = calloc(1, sizeof *group);
     if (group == NULL)
         return base_fail(error, JACKAL_ERR_MEMORY, "out of memory for a group");
+    group_prepare_forks();
     group->rank = options->rank;
     group->size = options->size;
     group->log = options->log;

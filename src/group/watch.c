@@ -35,6 +35,55 @@ static void wake_thread(void) {
     }
 }
 
+void group_look(void) {
+    wake_thread();
+}
+
+/* ---- fork --------------------------------------------------------------------------------------
+ */
+
+static unsigned forks; /* changed in the child of a fork, where there is one thread */
+
+static void before_fork(void) {
+    pthread_mutex_lock(&watch.joining);
+    pthread_mutex_lock(&watch.mutex);
+}
+
+static void after_fork_in_parent(void) {
+    pthread_mutex_unlock(&watch.mutex);
+    pthread_mutex_unlock(&watch.joining);
+}
+
+/* The child lets go of the parent's connections: held open, they would hide the parent's death. */
+static void after_fork_in_child(void) {
+    for (struct group *group = watch.groups; group != NULL; group = group->next_watched)
+        boot_abandon(group->boot);
+    if (watch.running) {
+        close(watch.wake[0]);
+        close(watch.wake[1]);
+    }
+    watch.groups = NULL;
+    watch.running = false;
+    forks++;
+    after_fork_in_parent();
+}
+
+static void register_fork(void) {
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+void group_prepare_forks(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_fork);
+}
+
+unsigned group_forks(void) {
+    return forks;
+}
+
+/* ---- the thread --------------------------------------------------------------------------------
+ */
+
 static void take_events(struct group *group) {
     struct boot_event event;
     for (;;) {
@@ -45,8 +94,8 @@ static void take_events(struct group *group) {
             engine_peer_left(group->engine, event.error.peer);
             continue;
         }
+        engine_fail(group->engine, &event.error); /* first: a log function may take its time */
         base_log(&group->log, JACKAL_LOG_ERROR, "the group failed: %s", event.error.text);
-        engine_fail(group->engine, &event.error);
     }
 }
 

@@ -17,6 +17,13 @@ void plan_direct_reduce_scatter(struct plan *plan, const struct plan_request *re
 void plan_direct_broadcast(struct plan *plan, const struct plan_request *request);
 void plan_direct_barrier(struct plan *plan, const struct plan_request *request);
 
+/*
+ * Part of every broadcast: a message without payload from each rank to the root. Nothing else goes
+ * there, so without it neither side would see that two ranks named different roots, or that one
+ * made another call.
+ */
+void plan_agree_on_root(struct plan *plan, const struct plan_request *request);
+
 /* mesh.c: the vector is cut in N chunks; two phases over all links at once. */
 void plan_mesh_all_reduce(struct plan *plan, const struct plan_request *request);
 void plan_mesh_broadcast(struct plan *plan, const struct plan_request *request);

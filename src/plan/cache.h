@@ -21,6 +21,6 @@ jackal_status plan_cache_get(struct plan_cache *cache, const struct plan_request
                              const struct plan **plan_p, struct base_error *error);
 void plan_cache_release(struct plan_cache *cache, const struct plan *plan);
 
-enum { PLAN_CACHE_PINNED = 8 };
+enum { PLAN_CACHE_PINNED = 16 };
 
 #endif

@@ -124,11 +124,30 @@ void plan_direct_reduce_scatter(struct plan *plan, const struct plan_request *re
     }
 }
 
+void plan_agree_on_root(struct plan *plan, const struct plan_request *request) {
+    enum { AGREE = 2 }; /* a phase of its own: mesh.c has 0 and 1 */
+    for (int peer = 0; peer < request->size; peer++) {
+        bool sending = request->rank != request->root;
+        if (peer == request->rank || (sending && peer != request->root))
+            continue;
+        plan_step_begin(plan, 0)->always = true;
+        plan_label(plan, AGREE, 0);
+        if (sending) {
+            plan_from(plan, PLAN_IN, 0);
+            plan_to_lane(plan, peer, 0);
+        } else {
+            plan_from_lane(plan, peer, 0);
+            plan_to_out(plan, 0);
+        }
+    }
+}
+
 void plan_direct_broadcast(struct plan *plan, const struct plan_request *request) {
     plan->total_bytes = request->count * request->element_bytes;
     plan_choose_queue(
         plan, request,
         plan_share(request->count, request->element_bytes, request->wires, 0).n_bytes);
+    plan_agree_on_root(plan, request);
     for (int wire = 0; wire < request->wires; wire++) {
         struct plan_part part =
             plan_share(request->count, request->element_bytes, request->wires, wire);

@@ -4,8 +4,9 @@
  * the business of rank p. An all_reduce moves 2(N−1)/N · bytes per rank instead of (N−1) · bytes,
  * and reduces 1/N of the vector on each rank; sources are in rank order, so it is canonical.
  *
- * Nothing here drains between the phases: a rank forwards granule g of its chunk as soon as it has
- * it, while later granules are still on their way.
+ * Between the phases only the own sends of the first drain, since they share the lanes: behind them
+ * a rank forwards granule g of its chunk as soon as it has it, while later ones are still on their
+ * way.
  */
 #include "plan/algorithms.h"
 
@@ -122,6 +123,7 @@ static void pass_on_own_chunk(struct plan *plan, const struct plan_request *requ
 void plan_mesh_broadcast(struct plan *plan, const struct plan_request *request) {
     plan->total_bytes = request->count * request->element_bytes;
     plan_choose_queue(plan, request, chunk_part(request, 0, 0).n_bytes);
+    plan_agree_on_root(plan, request);
     for (int wire = 0; wire < request->wires; wire++) {
         if (request->rank == request->root) {
             broadcast_from_root(plan, request, wire);

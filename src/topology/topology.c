@@ -1,17 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 #include "topology/topology.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define LABEL "device matrix"
 
+/* A pipe without a writer would be waited for for ever, and a folder reads as empty. */
+static jackal_status check_file(const char *path, struct base_error *error) {
+    struct stat entry;
+    if (stat(path, &entry) != 0)
+        return base_fail_errno(error, JACKAL_ERR_CONFIG, errno, LABEL " %.200s cannot be read",
+                               path);
+    if (!S_ISREG(entry.st_mode))
+        return base_fail(error, JACKAL_ERR_CONFIG, LABEL " %.200s is not a file", path);
+    return JACKAL_OK;
+}
+
 static jackal_status read_json(const char *value, json_t **json_p, struct base_error *error) {
     json_error_t where;
-    bool inlined = value[0] == '[' || value[0] == '{';
+    char first = value[strspn(value, " \t\r\n")];
+    bool inlined = first == '[' || first == '{';
+    jackal_status status = inlined ? JACKAL_OK : check_file(value, error);
+    if (status != JACKAL_OK)
+        return status;
     *json_p = inlined ? json_loads(value, JSON_REJECT_DUPLICATES, &where)
                       : json_load_file(value, JSON_REJECT_DUPLICATES, &where);
     if (*json_p != NULL)

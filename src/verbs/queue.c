@@ -7,16 +7,18 @@
 /* Every member of the family starts at 7; the other end is told ours, so any number would do. */
 enum { FIRST_PSN = 7 };
 
-static jackal_status explain_refusal(const struct verbs_device *device, int create_errno,
-                                     struct base_error *error) {
+static jackal_status explain_refusal(const struct verbs_device *device, uint32_t depth,
+                                     int create_errno, struct base_error *error) {
     if (create_errno == EBUSY)
         return base_fail_errno(error, JACKAL_ERR_LIMIT, create_errno,
                                "RDMA device %s has no queue pair left (it says %d in all; other "
-                               "programs, also crashed ones, may hold some): close them, or "
-                               "restart the machine",
+                               "groups of this process and other programs, also crashed ones, "
+                               "may hold some): close them, or restart the machine",
                                device->name, device->attributes.max_qp);
     return base_fail_errno(error, JACKAL_ERR_LIMIT, create_errno,
-                           "RDMA device %s gives no queue pair", device->name);
+                           "RDMA device %s gives no queue pair of depth %u (it says at most %d "
+                           "requests); lower JACKAL_SLOT_FRAMES on all ranks",
+                           device->name, depth, device->attributes.max_qp_wr);
 }
 
 /* The provider may grant other depths than asked: what counts is what it says afterwards. */
@@ -45,8 +47,7 @@ static jackal_status to_init(const struct verbs_queue *queue, struct base_error 
     memset(&attributes, 0, sizeof attributes);
     attributes.qp_state = IBV_QPS_INIT;
     attributes.port_num = VERBS_PORT;
-    attributes.qp_access_flags =
-        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    attributes.qp_access_flags = (unsigned)verbs_access(queue->device);
     int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
     int failed = queue->device->library->modify_qp(queue->qp, &attributes, mask);
     if (failed != 0)
@@ -74,7 +75,7 @@ jackal_status verbs_queue_open(struct verbs_device *device, struct ibv_cq *cq, u
     errno = 0;
     queue->qp = device->library->create_qp(device->pd, &attributes);
     if (queue->qp == NULL)
-        return explain_refusal(device, errno, error);
+        return explain_refusal(device, depth, errno, error);
     jackal_status status = check_depth(queue, depth, error);
     if (status == JACKAL_OK)
         status = to_init(queue, error);

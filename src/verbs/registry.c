@@ -63,9 +63,9 @@ int verbs_provider_devices(struct verbs_provider *provider, char *names, size_t 
         return 0;
     for (int i = 0; i < n_devices; i++) {
         const char *name = provider->library.get_device_name(list[i]);
-        int n = snprintf(names + used, n_bytes - used, "%s%s", i > 0 ? ", " : "", name);
-        if (n > 0 && used + (size_t)n < n_bytes)
-            used += (size_t)n;
+        size_t room = n_bytes - used;
+        int n = snprintf(names + used, room, "%s%s", i > 0 ? ", " : "", name);
+        used = n > 0 && (size_t)n < room ? used + (size_t)n : n_bytes - 1;
     }
     provider->library.free_device_list(list);
     return n_devices;

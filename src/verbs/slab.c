@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One slab of memory for the whole process, in at most VERBS_MAX_EXTENTS extents, since every
- * extent costs a region on every device. Each extent is at least as large as all before it
- * together, so four are enough for whatever a process asks. Extents are never given back: a region
- * that was deregistered may be lost until reboot.
+ * extent costs a region on every device. A group says first what it needs in all, which takes one
+ * extent at most, and each extent is at least as large as all before it together; so a process runs
+ * out of them only with ever larger groups at once. Extents are never given back: a region that was
+ * deregistered may be lost until reboot.
  */
 #include "verbs/registry.h"
 
@@ -48,13 +49,42 @@ static jackal_status add_extent(int index, size_t n_bytes, struct base_error *er
     for (int i = 0; i < index; i++)
         total += extents[i].n_bytes;
     size_t size = n_bytes > total ? n_bytes : total;
-    void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
+    /* A unit more, since the system aligns to its own pages only. */
+    uint8_t *bytes =
+        mmap(NULL, size + UNIT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
     if (bytes == MAP_FAILED)
         return base_fail_errno(error, JACKAL_ERR_MEMORY, errno, "no %zu bytes for message slots",
                                size);
-    extents[index].bytes = bytes;
+    extents[index].bytes = bytes + (UNIT_BYTES - (uintptr_t)bytes % UNIT_BYTES) % UNIT_BYTES;
     extents[index].n_bytes = size;
     return JACKAL_OK;
+}
+
+static size_t largest_hole(const struct extent *extent) {
+    size_t at = 0, largest = 0;
+    for (size_t i = 0; i <= extent->n_ranges; i++) {
+        bool last = i == extent->n_ranges;
+        size_t end = last ? extent->n_bytes : extent->ranges[i].at;
+        largest = end - at > largest ? end - at : largest;
+        at = last ? end : end + extent->ranges[i].n_bytes;
+    }
+    return largest;
+}
+
+jackal_status verbs_slab_reserve(size_t n_bytes, int n_ranges, struct base_error *error) {
+    jackal_status status = JACKAL_OK;
+    n_bytes += (size_t)n_ranges * UNIT_BYTES;
+    pthread_mutex_lock(&verbs_registry_mutex);
+    for (int index = 0; index < VERBS_MAX_EXTENTS; index++) {
+        if (extents[index].bytes == NULL) {
+            status = add_extent(index, n_bytes, error);
+            break;
+        }
+        if (largest_hole(&extents[index]) >= n_bytes)
+            break;
+    }
+    pthread_mutex_unlock(&verbs_registry_mutex);
+    return status;
 }
 
 jackal_status verbs_slab_take(size_t n_bytes, struct verbs_range *range_p,
@@ -122,11 +152,9 @@ jackal_status verbs_device_register(struct verbs_device *device, const struct ve
     pthread_mutex_lock(&verbs_registry_mutex);
     const struct extent *extent = &extents[range->extent];
     if (device->regions[range->extent] == NULL) {
-        /* Apple's provider refuses local-write alone, so all three are asked for. */
-        int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
         errno = 0;
-        device->regions[range->extent] =
-            device->library->reg_mr(device->pd, extent->bytes, extent->n_bytes, access);
+        device->regions[range->extent] = device->library->reg_mr(
+            device->pd, extent->bytes, extent->n_bytes, verbs_access(device));
         if (device->regions[range->extent] == NULL)
             status = explain_refusal(device, extent->n_bytes, errno, error);
     }

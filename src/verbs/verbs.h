@@ -58,6 +58,13 @@ jackal_status verbs_device_acquire(struct verbs_provider *provider, const char *
                                    struct verbs_device **device_p, struct base_error *error);
 void verbs_device_release(struct verbs_device *device);
 
+/* Rights that memory and queue pairs are given. Apple's provider refuses local-write alone;
+ * elsewhere nobody gets more than is needed. */
+static inline int verbs_access(const struct verbs_device *device) {
+    int remote = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    return IBV_ACCESS_LOCAL_WRITE | (device->frames_counted ? remote : 0);
+}
+
 /* State and MTU of the port; JACKAL_ERR_LINK_DOWN if it is not active. */
 jackal_status verbs_device_port(const struct verbs_device *device, struct ibv_port_attr *port_p,
                                 struct base_error *error);
@@ -70,6 +77,12 @@ struct verbs_range {
     size_t n_bytes;
     int extent;
 };
+
+/*
+ * Makes room for so many bytes in so many ranges, which are then taken one by one. Without it each
+ * take alone would decide how the slab grows, and many of them would use up its extents.
+ */
+jackal_status verbs_slab_reserve(size_t n_bytes, int n_ranges, struct base_error *error);
 
 jackal_status verbs_slab_take(size_t n_bytes, struct verbs_range *range_p,
                               struct base_error *error);

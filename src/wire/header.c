@@ -19,7 +19,8 @@ void wire_header_encode(const struct wire_header *header, uint8_t *bytes) {
     wire_put_u64(bytes + 56, 0);
 }
 
-/* Out of the way of the hot path: which of the rules does not hold? */
+/* Out of the way of the hot path: which of the rules does not hold? The source in such a header is
+ * not to be trusted, so nobody is blamed; the caller knows the wire. */
 static jackal_status refuse(const uint8_t *bytes, size_t slot_bytes, const struct wire_header *h,
                             struct base_error *error) {
     if (slot_bytes < WIRE_HEADER_BYTES)
@@ -31,23 +32,22 @@ static jackal_status refuse(const uint8_t *bytes, size_t slot_bytes, const struc
                          "message header has version %u, this library speaks %d",
                          (unsigned)bytes[0], WIRE_HEADER_VERSION);
     if (h->kind < WIRE_COLLECTIVE || h->kind > WIRE_PING)
-        return base_fail_peer(error, JACKAL_ERR_PROTOCOL, h->source,
-                              "message from rank %u has unknown kind %u", (unsigned)h->source,
-                              (unsigned)h->kind);
+        return base_fail(error, JACKAL_ERR_PROTOCOL, "message from rank %u has unknown kind %u",
+                         (unsigned)h->source, (unsigned)h->kind);
     if (h->payload_bytes > slot_bytes - WIRE_HEADER_BYTES)
-        return base_fail_peer(
-            error, JACKAL_ERR_PROTOCOL, h->source,
+        return base_fail(
+            error, JACKAL_ERR_PROTOCOL,
             "%s message from rank %u claims %" PRIu32 " payload bytes in a slot of %zu",
             wire_kind_name(h->kind), (unsigned)h->source, h->payload_bytes, slot_bytes);
     if (wire_get_u64(bytes + 56) != 0)
-        return base_fail_peer(error, JACKAL_ERR_PROTOCOL, h->source,
-                              "%s message from rank %u has reserved header bytes that are not zero",
-                              wire_kind_name(h->kind), (unsigned)h->source);
-    return base_fail_peer(error, JACKAL_ERR_PROTOCOL, h->source,
-                          "%s message from rank %u: %" PRIu32 " bytes at offset %" PRIu64
-                          " do not lie in a total of %" PRIu64,
-                          wire_kind_name(h->kind), (unsigned)h->source, h->payload_bytes, h->offset,
-                          h->total_bytes);
+        return base_fail(error, JACKAL_ERR_PROTOCOL,
+                         "%s message from rank %u has reserved header bytes that are not zero",
+                         wire_kind_name(h->kind), (unsigned)h->source);
+    return base_fail(error, JACKAL_ERR_PROTOCOL,
+                     "%s message from rank %u: %" PRIu32 " bytes at offset %" PRIu64
+                     " do not lie in a total of %" PRIu64,
+                     wire_kind_name(h->kind), (unsigned)h->source, h->payload_bytes, h->offset,
+                     h->total_bytes);
 }
 
 jackal_status wire_header_decode(const uint8_t *bytes, size_t slot_bytes,

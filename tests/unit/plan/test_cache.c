@@ -106,7 +106,7 @@ static void test_pinned_is_never_given_up(void **state) {
 
 static void test_oldest_is_given_up_first(void **state) {
     struct plan_cache *cache = *state;
-    for (uint64_t count = 0; count < 16; count++) {
+    for (uint64_t count = 0; count < 2 * PLAN_CACHE_PINNED; count++) {
         const struct plan *plan = get_count(cache, count);
         mark(plan);
         plan_cache_release(cache, plan);
@@ -121,24 +121,24 @@ static void test_oldest_is_given_up_first(void **state) {
     plan_cache_release(cache, second);
 }
 
-static void test_ninth_is_refused(void **state) {
+static void test_one_too_many_is_refused(void **state) {
     struct plan_cache *cache = *state;
-    const struct plan *plans[PLAN_CACHE_PINNED], *ninth = NULL;
+    const struct plan *plans[PLAN_CACHE_PINNED], *one_more = NULL;
     plan_cache_release(cache, get_count(cache, 500)); /* filled, not pinned */
     for (uint64_t i = 0; i < PLAN_CACHE_PINNED; i++)
         plans[i] = get_count(cache, i);
     struct base_error error;
     for (uint64_t count = 500; count < 502; count++) {
         struct plan_request request = request_of(count);
-        assert_int_equal(plan_cache_get(cache, &request, &ninth, &error), JACKAL_ERR_LIMIT);
-        assert_null(ninth);
+        assert_int_equal(plan_cache_get(cache, &request, &one_more, &error), JACKAL_ERR_LIMIT);
+        assert_null(one_more);
     }
-    const struct plan *again = get_count(cache, 3); /* that is no ninth plan */
+    const struct plan *again = get_count(cache, 3); /* that is no one_more plan */
     assert_ptr_equal(again, plans[3]);
     plan_cache_release(cache, again);
     plan_cache_release(cache, plans[0]);
-    ninth = get_count(cache, 500);
-    plan_cache_release(cache, ninth);
+    one_more = get_count(cache, 500);
+    plan_cache_release(cache, one_more);
     for (int i = 1; i < PLAN_CACHE_PINNED; i++)
         plan_cache_release(cache, plans[i]);
 }
@@ -161,8 +161,9 @@ static void test_failed_build_is_not_kept(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(same_arguments_same_plan), TEST(every_argument_counts), TEST(pinned_is_never_given_up),
-        TEST(oldest_is_given_up_first), TEST(ninth_is_refused),      TEST(failed_build_is_not_kept),
+        TEST(same_arguments_same_plan), TEST(every_argument_counts),
+        TEST(pinned_is_never_given_up), TEST(oldest_is_given_up_first),
+        TEST(one_too_many_is_refused),  TEST(failed_build_is_not_kept),
     };
     return cmocka_run_group_tests_name("plan cache", tests, NULL, NULL);
 }

@@ -241,21 +241,22 @@ static void test_queues_differ(void **state) {
 static void test_same_lane_twice_in_a_step(void **state) {
     struct fixture *fixture = *state;
     build_row(fixture, PLAN_BROADCAST);
+    /* Step 0 is where the ranks agree on the root. */
     struct plan *root = fixture->plans[0];
-    struct plan_step *send = &root->steps[0];
+    struct plan_step *send = &root->steps[1];
     struct plan_term terms[2] = {send->destinations[0], send->destinations[0]};
     struct plan_term *only = send->destinations;
     send->destinations = terms;
     send->n_destinations = 2;
-    rejects(fixture, 0, "step 0: the same lane twice");
+    rejects(fixture, 0, "step 1: the same lane twice");
     send->destinations = only;
     send->n_destinations = 1;
-    struct plan_step *take = &fixture->plans[1]->steps[0];
+    struct plan_step *take = &fixture->plans[1]->steps[1];
     terms[0] = terms[1] = take->sources[0];
     take->sources = terms;
     take->n_sources = 2;
     take->combine = true;
-    rejects(fixture, 1, "step 0: the same lane twice");
+    rejects(fixture, 1, "step 1: the same lane twice");
 }
 
 /* ---- ending --------------------------------------------------------------------------------- */
