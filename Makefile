@@ -21,6 +21,8 @@ build:
 
 install: build
 	cmake --install build/release --prefix $(PREFIX)
+	@# A new library in a system folder is found only after this; elsewhere it does no harm.
+	@if [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null 2>&1; then ldconfig; fi
 
 # What takes no build: layers, format, headers.
 check:

@@ -6,6 +6,8 @@ install(TARGETS jackal_shared EXPORT jackalTargets
 # In a folder of its own: later it lies there under the names of the platform's verbs library.
 install(TARGETS jackal-fabric LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/jackal")
 install(DIRECTORY include/jackal DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY docs/ DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md"
+  PATTERN "man" EXCLUDE)
 install(DIRECTORY docs/man/ DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" FILES_MATCHING PATTERN "*.1")
 
 set(jackal_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/jackal")
@@ -17,5 +19,7 @@ write_basic_package_version_file("${CMAKE_BINARY_DIR}/jackalConfigVersion.cmake"
 install(FILES "${CMAKE_BINARY_DIR}/jackalConfig.cmake" "${CMAKE_BINARY_DIR}/jackalConfigVersion.cmake"
   DESTINATION "${jackal_package_dir}")
 
+file(RELATIVE_PATH jackal_pc_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+string(REGEX REPLACE "/$" "" jackal_pc_to_prefix "${jackal_pc_to_prefix}")
 configure_file(cmake/jackal.pc.in "${CMAKE_BINARY_DIR}/jackal.pc" @ONLY)
 install(FILES "${CMAKE_BINARY_DIR}/jackal.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

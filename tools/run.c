@@ -61,7 +61,8 @@ static const struct option_command run_command = {
     "what they print and ends them all when one fails.",
     "Each rank gets JACKAL_RANK and JACKAL_SIZE; with two or more also JACKAL_JOB,\n"
     "JACKAL_COORDINATOR, JACKAL_VERBS, JACKAL_DEVICES, JACKAL_FABRIC_NAME and JACKAL_FABRIC_HOST,\n"
-    "and rank 0 JACKAL_LISTEN. PROGRAM is executed directly, no shell reads its arguments.\n"
+    "rank 0 also JACKAL_LISTEN, and JACKAL_LOG is warning unless it is set. PROGRAM is executed "
+    "directly, no shell reads its arguments.\n"
     "\n"
     "Exit status: that of the first rank that failed (128 + signal if it was killed); 0 if none\n"
     "did; 124 after --timeout; 128 + signal if the launcher got one; 127 or 126 if PROGRAM is not\n"

@@ -32,7 +32,8 @@ enum {
     RUN_DEFAULT_HOSTS = 8,    /* of a fabric that nothing describes */
     RUN_KILL_AFTER_MS = 1500, /* from SIGTERM to SIGKILL: a job is over 2 s after the grace */
     RUN_LAST_OUTPUT_MS = 400, /* from SIGKILL to closing pipes that somebody still holds */
-    RUN_GIVE_UP_MS = 2000,    /* then, until processes that SIGKILL does not end are left alone */
+    RUN_SAME_TIME_MS = 300, /* deaths this close may be seen in another order than they happened */
+    RUN_GIVE_UP_MS = 2000,  /* then, until processes that SIGKILL does not end are left alone */
 };
 
 enum run_stdin { RUN_STDIN_NONE, RUN_STDIN_RANK0, RUN_STDIN_ALL };
@@ -210,8 +211,9 @@ struct run_job {
     struct run_guard guard;
     int n_ranks;
     int n_alive;
-    int first;       /* rank that failed first, -1 = none */
-    int interrupted; /* signal that the launcher got, 0 = none */
+    int first;        /* rank that failed first, -1 = none */
+    int64_t first_ms; /* when that was seen */
+    int interrupted;  /* signal that the launcher got, 0 = none */
     bool timed_out;
     enum run_level level; /* how hard the ranks were asked to end */
     int64_t deadline_ms;  /* of the next level, -1 = none */

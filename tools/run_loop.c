@@ -136,10 +136,19 @@ static void interrupt(struct run_job *job, int signal, int64_t now_ms) {
 }
 
 /*
- * The death is looked at without reaping. Of several ranks that are found dead at once the one that
- * a signal killed is taken to be the first: the others may have died of its end.
+ * The death is looked at without reaping. Of ranks that die at nearly the same time the one that a
+ * signal killed is taken to be the first: its connections close before its death can be seen here,
+ * so others may have noticed, and exited, before.
  */
-static void note_death(struct run_job *job, int rank, const siginfo_t *death, int *found_p) {
+static bool comes_first(const struct run_job *job, int rank, int64_t now_ms) {
+    if (job->first < 0) {
+        return true;
+    }
+    return job->ranks[rank].signal != 0 && job->ranks[job->first].signal == 0 &&
+           now_ms - job->first_ms <= RUN_SAME_TIME_MS;
+}
+
+static void note_death(struct run_job *job, int rank, const siginfo_t *death, int64_t now_ms) {
     struct run_rank *process = &job->ranks[rank];
     process->alive = false;
     --job->n_alive;
@@ -150,13 +159,13 @@ static void note_death(struct run_job *job, int rank, const siginfo_t *death, in
     if (process->status == 0 || asked) {
         return;
     }
-    if (job->first < 0 || (job->first == *found_p && by_signal && !job->ranks[*found_p].signal)) {
-        job->first = *found_p = rank;
+    if (comes_first(job, rank, now_ms)) {
+        job->first = rank;
+        job->first_ms = now_ms;
     }
 }
 
 static void look_for_deaths(struct run_job *job, int64_t now_ms) {
-    int found = -1;
     for (int rank = 0; rank < job->n_ranks; ++rank) {
         siginfo_t death;
         memset(&death, 0, sizeof death);
@@ -164,7 +173,7 @@ static void look_for_deaths(struct run_job *job, int64_t now_ms) {
             waitid(P_PID, (id_t)job->ranks[rank].group.id, &death, WEXITED | WNOHANG | WNOWAIT) ==
                 0 &&
             death.si_pid != 0) {
-            note_death(job, rank, &death, &found);
+            note_death(job, rank, &death, now_ms);
         }
     }
     if (job->first >= 0 && !job->plan->options->keep_going && job->deadline_ms < 0 &&

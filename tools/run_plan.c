@@ -203,8 +203,10 @@ static int plan_listener(struct run_plan *plan) {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t length = sizeof address;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int on = 1; /* its connections may close first here, and a second group wants the port again */
     plan->listener = socket(AF_INET, SOCK_STREAM, 0);
     if (plan->listener < 0 || run_set_flag(plan->listener, F_GETFD, F_SETFD, FD_CLOEXEC) != 0 ||
+        setsockopt(plan->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
         bind(plan->listener, (const struct sockaddr *)&address, length) != 0 ||
         listen(plan->listener, 2 * plan->n_ranks) != 0 ||
         getsockname(plan->listener, (struct sockaddr *)&address, &length) != 0) {
@@ -326,6 +328,10 @@ char **run_plan_environment(const struct run_plan *plan, int rank) {
         if (plan->fabric) {
             set(&environment, "JACKAL_FABRIC", plan->fabric);
         }
+    }
+    /* The library is silent unless asked; a job that waits for half its limit should say so. */
+    if (getenv("JACKAL_LOG") == NULL) {
+        set(&environment, "JACKAL_LOG", "warning");
     }
     snprintf(number, sizeof number, "%d", plan->n_ranks);
     set(&environment, "JACKAL_SIZE", number);

@@ -29,8 +29,9 @@ class Install(unittest.TestCase):
         cls.prefix = cls.work / "prefix"
         run(CMAKE, "--install", BUILD, "--prefix", cls.prefix)
         cls.lib = next(cls.prefix.glob("lib*/**/pkgconfig")).parent
-        cls.env = dict(os.environ, PKG_CONFIG_PATH=str(cls.lib / "pkgconfig"),
-                       LD_LIBRARY_PATH=str(cls.lib), DYLD_LIBRARY_PATH=str(cls.lib))
+        cls.env = dict(os.environ, PKG_CONFIG_PATH=str(cls.lib / "pkgconfig"))
+        for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
+            cls.env.pop(name, None)
 
     @classmethod
     def tearDownClass(cls):
@@ -52,10 +53,10 @@ class Install(unittest.TestCase):
         self.check_program(build / "outside")
 
     def test_pkg_config(self):
-        flags = run("pkg-config", f"--define-variable=prefix={self.prefix}", "--cflags", "--libs",
-                    "jackal", env=self.env).split()
+        flags = run("pkg-config", "--cflags", "--libs", "jackal", env=self.env).split()
         program = self.work / "outside-pc"
-        run(CC, "-std=c11", OUTSIDE / "outside.c", "-o", program, *flags)
+        run(CC, "-std=c11", OUTSIDE / "outside.c", "-o", program, *flags,
+            f"-Wl,-rpath,{self.lib}")
         self.check_program(program)
 
     def test_nothing_but_the_public_interface_is_exported(self):
@@ -69,8 +70,16 @@ class Install(unittest.TestCase):
         self.assertNotIn("jansson", needed)
         self.assertNotIn("ibverbs", needed)
 
-    def test_man_pages(self):
+    def test_man_pages_and_what_they_point_to(self):
         self.assertTrue((self.prefix / "share/man/man1/jackal.1").exists())
+        self.assertTrue(next(self.prefix.glob("share/doc/**/numerics.md")).exists())
+
+    def test_the_tree_may_be_moved(self):
+        moved = self.work / "moved"
+        shutil.copytree(self.prefix, moved, symlinks=True)
+        self.assertIn("jackal", run(moved / "bin/jackal", "--version", env=self.env))
+        self.assertIn(str(moved), run("pkg-config", "--cflags", "jackal", env=dict(
+            self.env, PKG_CONFIG_PATH=str(moved / self.lib.relative_to(self.prefix) / "pkgconfig"))))
 
 
 if __name__ == "__main__":

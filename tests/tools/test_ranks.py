@@ -134,7 +134,7 @@ class Environment(harness.JobTest):
     def test_one_rank_gets_rank_and_size_only(self):
         (environment,) = self.environments(1, "-n", "1")
         ours = {name: value for name, value in environment.items() if name.startswith("JACKAL_")}
-        self.assertEqual(ours, {"JACKAL_RANK": "0", "JACKAL_SIZE": "1"})
+        self.assertEqual(ours, {"JACKAL_RANK": "0", "JACKAL_SIZE": "1", "JACKAL_LOG": "warning"})
 
     def test_one_rank_on_a_fabric_of_its_own(self):
         (environment,) = self.environments(1, "-n", "1", "--fabric")
