@@ -6,8 +6,12 @@
 static jackal_status run(jackal_group *group, const struct engine_call *calls, int n_calls) {
     struct base_error error;
     base_error_clear(&error);
+    atomic_fetch_add_explicit(&group->n_inside, 1, memory_order_relaxed);
     engine_run(group->group->engine, calls, n_calls, &error);
-    return api_done(group, &error);
+    jackal_status status = api_done(group, &error);
+    /* Nothing of the handle is touched behind this. */
+    atomic_fetch_sub_explicit(&group->n_inside, 1, memory_order_release);
+    return status;
 }
 
 /* Everything that all_reduce, all_gather and reduce_scatter have in common. */

@@ -102,12 +102,23 @@ int jackal_is_available(const char *backend) {
     return n_devices > 0;
 }
 
+/* Ends the calls of other threads; they come out at once. */
+static void wait_for_callers(jackal_group *group) {
+    if (atomic_load_explicit(&group->n_inside, memory_order_acquire) == 0)
+        return;
+    engine_stop(group->group->engine);
+    while (atomic_load_explicit(&group->n_inside, memory_order_acquire) > 0)
+        base_sleep_us(50);
+}
+
 void jackal_group_free(jackal_group *group) {
     if (group == NULL)
         return;
     /* In a forked child there is nothing that is its own but the handle. */
-    if (group->forks == group_forks())
+    if (group->forks == group_forks()) {
+        wait_for_callers(group);
         group_close(group->group);
+    }
     free(group);
 }
 

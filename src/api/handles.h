@@ -10,6 +10,8 @@
 #include <jackal/inspect.h>
 #include <jackal/jackal.h>
 
+#include <stdatomic.h>
+
 struct jackal_config {
     struct base_settings settings;
     struct base_error error;
@@ -19,8 +21,9 @@ struct jackal_config {
 
 struct jackal_group {
     struct group *group;
-    uint64_t serial; /* never used twice, unlike an address */
-    unsigned forks;  /* group_forks() when it was made */
+    uint64_t serial;     /* never used twice, unlike an address */
+    unsigned forks;      /* group_forks() when it was made */
+    atomic_int n_inside; /* threads in a call: jackal_group_free() waits for them */
 };
 
 /* How this thread's last jackal_init() ended: what jackal_config_error(NULL) tells. */
