@@ -117,8 +117,8 @@ JACKAL_API JACKAL_MUST_READ jackal_status jackal_init(jackal_config *config,
 JACKAL_API int jackal_is_available(const char *backend);
 
 /**
- * Closes a group: local, bounded (under 1 s), also after a failure; NULL is allowed. A call in which
- * another thread waits ends with JACKAL_ERR_ABORTED first. The handle is gone afterwards.
+ * Closes a group: local, bounded (under 1 s), also after a failure; NULL is allowed. A call in
+ * which another thread waits ends with JACKAL_ERR_ABORTED first. The handle is gone afterwards.
  */
 JACKAL_API void jackal_group_free(jackal_group *group);
 

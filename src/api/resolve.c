@@ -132,6 +132,16 @@ static int log_level(const jackal_config *config) {
     return asked == 0 && config->log_function != NULL ? JACKAL_LOG_INFO : asked;
 }
 
+/* A mistyped name would otherwise be without effect and without a word. */
+static void warn_unknown(const struct base_log *log) {
+    size_t place = 0;
+    const char *entry;
+    while ((entry = base_setting_unknown(&place)) != NULL)
+        base_log(log, JACKAL_LOG_WARNING,
+                 "%.*s is not a setting and has no effect; `jackal env` lists them",
+                 (int)strcspn(entry, "="), entry);
+}
+
 jackal_status api_resolve(jackal_config *config, struct group_options *options_p,
                           struct base_error *error) {
     struct base_settings *settings = &config->settings;
@@ -147,5 +157,7 @@ jackal_status api_resolve(jackal_config *config, struct group_options *options_p
     options_p->log.level = log_level(config);
     status = resolve_group(settings, options_p, error);
     options_p->log.rank = options_p->rank;
+    if (options_p->rank == 0)
+        warn_unknown(&options_p->log);
     return status;
 }

@@ -83,6 +83,27 @@ int base_setting_find(const char *name) {
     return -1;
 }
 
+extern char **environ;
+
+static bool is_variable(const char *entry) {
+    size_t length = strcspn(entry, "=");
+    for (int id = 0; id < SETTING_COUNT; id++)
+        if (strlen(base_setting_table[id].variable) == length &&
+            strncmp(base_setting_table[id].variable, entry, length) == 0)
+            return true;
+    return false;
+}
+
+const char *base_setting_unknown(size_t *place_p) {
+    while (environ != NULL && environ[*place_p] != NULL) {
+        const char *entry = environ[(*place_p)++];
+        if (strncmp(entry, "JACKAL_", 7) == 0 && strncmp(entry, "JACKAL_TEST_", 12) != 0 &&
+            !is_variable(entry))
+            return entry;
+    }
+    return NULL;
+}
+
 void base_settings_free(struct base_settings *settings) {
     for (int i = 0; i < SETTING_COUNT; i++) {
         free(settings->explicit_values[i]);

@@ -69,6 +69,12 @@ int64_t base_settings_integer(const struct base_settings *settings, enum base_se
 /* Position of the value among the words of a WORD setting. */
 int base_settings_word(const struct base_settings *settings, enum base_setting_id id);
 
+/*
+ * The first variable of the environment from `*place_p` on that looks like a setting (JACKAL_…) and
+ * is none; NULL if there is no more. Begin with *place_p = 0. JACKAL_TEST_… belongs to the tests.
+ */
+const char *base_setting_unknown(size_t *place_p);
+
 /* Index of a setting by its name, −1 if there is none. */
 int base_setting_find(const char *name);
 

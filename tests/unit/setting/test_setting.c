@@ -231,6 +231,25 @@ static void a_snapshot_is_taken_anew(void **state) {
     base_settings_free(&settings);
 }
 
+static void mistyped_variables_are_found(void **state) {
+    size_t place = 0;
+    bool seen = false;
+    const char *entry;
+    (void)state;
+    setenv("JACKAL_RANKS", "1", 1);
+    setenv("JACKAL_TEST_ANYTHING", "1", 1);
+    setenv("JACKAL_RANK", "1", 1);
+    while ((entry = base_setting_unknown(&place)) != NULL) {
+        seen = seen || strcmp(entry, "JACKAL_RANKS=1") == 0;
+        assert_true(strncmp(entry, "JACKAL_RANK=", 12) != 0);
+        assert_true(strncmp(entry, "JACKAL_TEST_", 12) != 0);
+    }
+    assert_true(seen);
+    unsetenv("JACKAL_RANKS");
+    unsetenv("JACKAL_TEST_ANYTHING");
+    unsetenv("JACKAL_RANK");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_follow_from_each_other),
@@ -242,6 +261,7 @@ int main(void) {
         cmocka_unit_test(the_first_variable_that_is_set_counts),
         cmocka_unit_test(wrong_variables_are_named),
         cmocka_unit_test(a_snapshot_is_taken_anew),
+        cmocka_unit_test(mistyped_variables_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
