@@ -47,7 +47,7 @@ static jackal_status to_init(const struct verbs_queue *queue, struct base_error 
     memset(&attributes, 0, sizeof attributes);
     attributes.qp_state = IBV_QPS_INIT;
     attributes.port_num = VERBS_PORT;
-    attributes.qp_access_flags = (unsigned)verbs_access(queue->device);
+    attributes.qp_access_flags = VERBS_ACCESS;
     int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
     int failed = queue->device->library->modify_qp(queue->qp, &attributes, mask);
     if (failed != 0)

@@ -153,8 +153,8 @@ jackal_status verbs_device_register(struct verbs_device *device, const struct ve
     const struct extent *extent = &extents[range->extent];
     if (device->regions[range->extent] == NULL) {
         errno = 0;
-        device->regions[range->extent] = device->library->reg_mr(
-            device->pd, extent->bytes, extent->n_bytes, verbs_access(device));
+        device->regions[range->extent] =
+            device->library->reg_mr(device->pd, extent->bytes, extent->n_bytes, VERBS_ACCESS);
         if (device->regions[range->extent] == NULL)
             status = explain_refusal(device, extent->n_bytes, errno, error);
     }

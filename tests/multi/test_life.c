@@ -134,7 +134,7 @@ enum { CYCLES = 30 };
 
 static int run_cycles(int rank, int size, jackal_config *config, void *argument) {
     (void)argument;
-    int n_before = -1;
+    int n_before = -1, n_least = -1;
     for (int i = 0; i < CYCLES; i++) {
         ranks_at("group %d", i);
         if (i > 0)
@@ -146,16 +146,12 @@ static int run_cycles(int rank, int size, jackal_config *config, void *argument)
         int n_now = rank == 0 ? n_descriptors() : 0;
         if (i == 2)
             n_before = n_now;
-        /* The fabric's own thread may have a peer's file open just now. */
-        for (int wait_ms = 0; i > 2 && rank == 0 && n_now != n_before && wait_ms < 2000;
-             wait_ms++) {
-            usleep(1000);
-            n_now = n_descriptors();
-        }
-        if (i > 2)
-            RANKS_EQUAL(n_now, n_before);
+        n_least = i > CYCLES / 2 && (n_least < 0 || n_now < n_least) ? n_now : n_least;
         ranks_meet(31 + i, size);
     }
+    /* The fabric may keep a peer's file until its next connection, so single groups differ by that;
+     * what grows does not come back to where it was. */
+    RANKS_CHECK(n_least <= n_before);
     return 0;
 }
 
