@@ -3,8 +3,10 @@
 install(TARGETS jackal_shared EXPORT jackalTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-# In a folder of its own: later it lies there under the names of the platform's verbs library.
 install(TARGETS jackal-fabric LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/jackal")
+# In a folder of its own, because it has the name of the platform's verbs library.
+install(TARGETS jackal-verbs
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/jackal/verbs" NAMELINK_SKIP)
 install(DIRECTORY include/jackal DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY docs/ DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md"
   PATTERN "man" EXCLUDE)

@@ -72,10 +72,16 @@ int fabric_connect_begin(struct fabric_qp *qp) {
     /* attached was cleared when the end was freed; readers check it after these counters. */
     atomic_store_explicit(&own->head, 0, memory_order_release);
     atomic_store_explicit(&own->limit, UINT64_MAX, memory_order_release);
+    atomic_store_explicit(&own->noted, 0, memory_order_release);
     atomic_store_explicit(&own->tail, 0, memory_order_release);
     atomic_store_explicit(&own->posted, 0, memory_order_release);
     atomic_store_explicit(&own->taken, 0, memory_order_release);
+    atomic_store_explicit(&own->refused, 0, memory_order_release);
+    atomic_store_explicit(&own->is_ready, 0, memory_order_relaxed);
+    atomic_store_explicit(&own->rings_wanted, 0, memory_order_relaxed);
+    fabric_connect_lock(qp);
     qp->own = own;
+    fabric_connect_unlock(qp);
     qp->serial = segment->next_serial;
     segment->next_serial += 2; /* odd, so never 0 */
     atomic_store_explicit(&own->serial, qp->serial, memory_order_release);
@@ -97,20 +103,37 @@ int fabric_connect_to(struct fabric_qp *qp, uint32_t peer_qpn) {
     qp->ring = bytes;
     qp->head = 0;
     qp->turn = 0;
-    qp->is_open = false;
+    qp->receive = 0;
+    qp->open = NULL;
     qp->is_blocked = false;
+    qp->is_dead = false;
+    qp->is_deaf = false;
+    qp->is_repeating = false;
     qp->fault = NULL;
+    qp->lacking_since_ns = 0;
+    qp->silent_since_ns = 0;
+    qp->lost_since_ns = 0;
+    qp->carried_ns = fabric_now_ns();
+    qp->read_turn = 0;
+    qp->n_reads = 0;
+    qp->n_asked = 0;
+    qp->n_responded = 0;
+    qp->held_ns = 0;
+    qp->n_spared = 0;
     atomic_store_explicit(&qp->tail_seen, 0, memory_order_relaxed);
     atomic_store_explicit(&qp->posted_seen, 0, memory_order_relaxed);
+    atomic_store_explicit(&qp->taken_seen, 0, memory_order_relaxed);
+    atomic_store_explicit(&qp->due_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&qp->tail, 0, memory_order_relaxed);
     qp->taken = 0;
     qp->is_receiving = false;
     atomic_store_explicit(&qp->retry_at_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&qp->is_wanting, true, memory_order_relaxed);
     fabric_connect_unlock(qp);
-    connect_set(&qp->own->peer_host, qp->device->peer_host);
-    connect_set(&qp->own->peer_device, qp->device->peer_index);
+    connect_set(&qp->own->peer_host, qp->peer_host);
+    connect_set(&qp->own->peer_device, qp->peer_device);
     connect_set(&qp->own->peer_qpn, peer_qpn);
+    connect_set(&qp->own->is_ready, 1);
     atomic_store_explicit(&qp->own->ring_at, at, memory_order_release);
     return 0;
 }
@@ -142,8 +165,8 @@ static struct fabric_end *connect_find(const struct fabric_qp *qp, const struct 
         uint64_t serial = atomic_load_explicit(&end->serial, memory_order_acquire);
 
         if (serial != 0 && connect_get(&end->qpn) == qpn &&
-            connect_get(&end->host) == qp->device->peer_host &&
-            connect_get(&end->device) == qp->device->peer_index) {
+            connect_get(&end->host) == qp->peer_host &&
+            connect_get(&end->device) == qp->peer_device) {
             *serial_p = serial;
             return end;
         }
@@ -224,9 +247,10 @@ void fabric_connect_attach(struct fabric_qp *qp) {
     qp->far_ring_at = at;
     atomic_store_explicit(&qp->is_wanting, false, memory_order_relaxed);
     atomic_store_explicit(&qp->own->attached, qp->far_serial, memory_order_release);
-    atomic_store_explicit(&qp->own->posted,
-                          atomic_load_explicit(&qp->rq.posted, memory_order_relaxed),
-                          memory_order_release);
+    atomic_store_explicit(&qp->own->posted, fabric_get(&qp->rq.posted), memory_order_release);
+    if (qp->is_rung) {
+        fabric_nic_ring(qp->peer); /* its sends may wait for just this */
+    }
     fabric_connect_unlock(qp);
 }
 
@@ -238,16 +262,20 @@ static void connect_free(struct fabric_end *own, uint64_t ring_at) {
     }
 }
 
-/* Whether nobody will take a message out of the ring any more. */
+/* Whether nobody will take a message out of the ring any more, nor waits for what we have taken out
+ * of the other one: on a reliable connection the peer must see that even if it looks late. */
 static bool connect_is_drained(const struct fabric_lingering *half) {
     uint64_t taken;
 
-    if (half->limit == 0 || half->far == NULL) {
+    if (half->far == NULL) {
         return true;
     }
     taken = atomic_load_explicit(&half->far->taken, memory_order_acquire);
-    return taken >= half->limit ||
-           atomic_load_explicit(&half->far->attached, memory_order_acquire) != half->serial ||
+    if (taken >= half->limit &&
+        atomic_load_explicit(&half->far->noted, memory_order_acquire) >= half->taken) {
+        return true;
+    }
+    return atomic_load_explicit(&half->far->attached, memory_order_acquire) != half->serial ||
            fabric_peer_is_dead(half->peer);
 }
 
@@ -272,23 +300,24 @@ void fabric_connect_reap(bool all) {
 /* Takes the halves apart under the locks; what is left of the sending one goes to *half_p. */
 static void connect_detach(struct fabric_qp *qp, struct fabric_lingering *half_p,
                            const uint8_t **far_ring_p) {
-    uint64_t posted;
-
     fabric_connect_lock(qp);
     fabric_data_complete(qp);
-    posted = atomic_load_explicit(&qp->posted_seen, memory_order_relaxed);
     *half_p = (struct fabric_lingering){.own = qp->own,
                                         .serial = qp->serial,
                                         .ring_at = qp->ring_at,
-                                        .limit = qp->turn < posted ? qp->turn : posted,
+                                        .limit = fabric_data_limit(qp),
+                                        .taken = qp->is_reliable ? qp->taken : 0,
                                         .peer = qp->peer,
                                         .far = qp->far};
     *far_ring_p = qp->far_ring;
     atomic_store_explicit(&qp->is_wanting, false, memory_order_relaxed);
     /* No new receiver may find it, and no more than what completed may be taken. */
     connect_set(&qp->own->qpn, 0);
+    connect_set(&qp->own->is_ready, 0);
     atomic_store_explicit(&qp->own->limit, half_p->limit, memory_order_relaxed);
-    atomic_store_explicit(&qp->own->attached, 0, memory_order_release);
+    if (!qp->is_reliable) {
+        atomic_store_explicit(&qp->own->attached, 0, memory_order_release);
+    }
     qp->own = NULL;
     qp->ring = NULL;
     qp->ring_at = 0;

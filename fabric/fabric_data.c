@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Posting, moving and completing. A send is copied into the ring as soon as there is room, posted
- * receive or not; it *completes* once the receiver has told a receive for it. A receive is filled
- * from the ring in whichever of post and poll comes later. The completions stay with the requests:
- * polling a completion queue collects them from its queue pairs.
+ * Posting and polling. The completions stay with the requests: polling a completion queue collects
+ * them from its queue pairs, after each of these has moved what can be moved. What a request does
+ * when it moves is in fabric_send.c and fabric_receive.c.
  */
+#include "fabric_cable.h"
 #include "fabric_error.h"
 #include "fabric_ring.h"
 #include "fabric_state.h"
@@ -12,276 +12,16 @@
 #include <errno.h>
 #include <string.h>
 
-/* Copying in pieces lets the other side copy out meanwhile. */
-#define DATA_PIECE (32u * 1024u)
-
-static uint64_t data_get(const _Atomic uint64_t *counter) {
-    return atomic_load_explicit(counter, memory_order_relaxed);
-}
-
-static void data_set(_Atomic uint64_t *counter, uint64_t value) {
-    atomic_store_explicit(counter, value, memory_order_relaxed);
-}
-
-static struct fabric_wqe *data_slot(const struct fabric_queue *queue, uint64_t number) {
-    return &queue->slots[number % queue->depth];
-}
-
-static uint32_t data_frames(uint32_t length) {
-    return length == 0 ? 1 : (length - 1) / FABRIC_FRAME + 1;
-}
-
-/* ------------------------------------------------------------------ sending */
-
-/* A fresh look at what the peer has taken and posted. */
-static void data_look(struct fabric_qp *qp) {
-    uint64_t tail, posted;
-
-    if (qp->far == NULL) {
-        return;
-    }
-    tail = atomic_load_explicit(&qp->far->tail, memory_order_acquire);
-    posted = atomic_load_explicit(&qp->far->posted, memory_order_acquire);
-    if (fabric_connect_is_seen(qp)) {
-        data_set(&qp->tail_seen, tail);
-        data_set(&qp->posted_seen, posted);
-    }
-}
-
-static uint64_t data_room(struct fabric_qp *qp, uint64_t wanted) {
-    uint64_t room = FABRIC_RING_SIZE - (qp->head - data_get(&qp->tail_seen));
-
-    if (room < wanted) {
-        data_look(qp);
-        room = FABRIC_RING_SIZE - (qp->head - data_get(&qp->tail_seen));
-    }
-    return room;
-}
-
-/* Puts the header into the ring. False: no room, or the request is wrong. */
-static bool data_open(struct fabric_qp *qp, struct fabric_wqe *wqe) {
-    struct fabric_message message;
-    const struct fabric_fault *fault;
-
-    if (wqe->has_memory && fabric_mr_bytes(qp->device, qp->base.pd, wqe, false) == NULL) {
-        qp->is_blocked = true;
-        return false;
-    }
-    if (data_room(qp, FABRIC_UNIT) < FABRIC_UNIT) {
-        return false;
-    }
-    fault = fabric_fault_next(qp->device);
-    wqe->turn = qp->turn;
-    qp->fault = fault;
-    qp->n_copied = 0;
-    qp->is_open = true;
-    if (fault != NULL && fault->kind == FABRIC_FAULT_DROP) {
-        qp->n_copied = wqe->length;
-        return true;
-    }
-    memset(&message, 0, sizeof message);
-    message.number = qp->turn++;
-    message.length = wqe->length;
-    message.status = fault != NULL && fault->kind == FABRIC_FAULT_STATUS ? fault->status : 0;
-    fabric_ring_put(qp->ring, qp->head, &message, sizeof message);
-    qp->head += FABRIC_UNIT;
-    return true;
-}
-
-static void data_flip(struct fabric_qp *qp, const struct fabric_wqe *wqe, uint32_t n_bytes) {
-    uint64_t bit, byte;
-
-    if (qp->fault == NULL || qp->fault->kind != FABRIC_FAULT_FLIP || wqe->length == 0) {
-        return;
-    }
-    bit = qp->fault->bit % ((uint64_t)wqe->length * 8);
-    byte = bit / 8;
-    if (byte >= qp->n_copied && byte < qp->n_copied + (uint64_t)n_bytes) {
-        uint64_t at = (qp->head + byte - qp->n_copied) % FABRIC_RING_SIZE;
-
-        qp->ring[at] = (uint8_t)(qp->ring[at] ^ (1u << (bit % 8)));
-    }
-}
-
-/* Copies as much of one send as there is room for. True: all of it is in the ring. */
-static bool data_stage(struct fabric_qp *qp, struct fabric_wqe *wqe) {
-    const uint8_t *source = (const uint8_t *)(uintptr_t)wqe->address;
-
-    if (!qp->is_open && !data_open(qp, wqe)) {
-        return false;
-    }
-    while (qp->n_copied < wqe->length) {
-        uint32_t n_left = wqe->length - qp->n_copied;
-        uint32_t n_bytes = n_left < DATA_PIECE ? n_left : DATA_PIECE;
-        uint64_t room = data_room(qp, fabric_ring_padded(n_bytes));
-
-        if (room < fabric_ring_padded(n_bytes)) {
-            n_bytes = (uint32_t)room; /* whole units, less than what is left */
-        }
-        if (n_bytes == 0) {
-            break;
-        }
-        fabric_ring_put(qp->ring, qp->head, source + qp->n_copied, n_bytes);
-        data_flip(qp, wqe, n_bytes);
-        qp->head += fabric_ring_padded(n_bytes);
-        qp->n_copied += n_bytes;
-        fabric_ring_publish(qp->own, qp->head);
-    }
-    if (qp->n_copied < wqe->length) {
-        return false;
-    }
-    fabric_ring_publish(qp->own, qp->head);
-    qp->is_open = false;
-    return true;
-}
-
-void fabric_data_complete(struct fabric_qp *qp) {
-    struct fabric_queue *sq = &qp->sq;
-    uint64_t done = data_get(&sq->done);
-    bool is_fresh = false;
-
-    while (done < sq->moved) {
-        if (data_slot(sq, done)->turn < data_get(&qp->posted_seen)) {
-            done++;
-        } else if (!is_fresh) {
-            is_fresh = true;
-            data_look(qp);
-        } else {
-            break;
-        }
-    }
-    data_set(&sq->done, done);
-}
-
-void fabric_data_send(struct fabric_qp *qp) {
-    struct fabric_queue *sq = &qp->sq;
-    uint64_t posted = data_get(&sq->posted);
-
-    if (qp->base.state != IBV_QPS_RTS) {
-        return;
-    }
-    while (sq->moved < posted && !qp->is_blocked && data_stage(qp, data_slot(sq, sq->moved))) {
-        sq->moved++;
-    }
-    fabric_data_complete(qp);
-    if (qp->is_blocked && data_get(&sq->done) == sq->moved) {
-        data_slot(sq, sq->moved)->status = IBV_WC_LOC_PROT_ERR;
-        sq->moved++;
-        data_set(&sq->done, sq->moved);
-        fabric_qp_fail(qp);
-    }
-}
-
-/* ---------------------------------------------------------------- receiving */
-
-/* Joins the message in front to the oldest receive. Returns the status if they do not fit. */
-static enum ibv_wc_status data_match(struct fabric_qp *qp, struct fabric_wqe *wqe) {
-    const struct fabric_message *message = &qp->incoming;
-
-    if (data_frames(message->length) != wqe->frames || message->length > wqe->length) {
-        return IBV_WC_LOC_LEN_ERR;
-    }
-    if (wqe->has_memory && fabric_mr_bytes(qp->device, qp->base.pd, wqe, true) == NULL) {
-        return IBV_WC_LOC_PROT_ERR;
-    }
-    return IBV_WC_SUCCESS;
-}
-
-static void data_finish_receive(struct fabric_qp *qp, enum ibv_wc_status status) {
-    struct fabric_wqe *wqe = data_slot(&qp->rq, qp->rq.moved);
-
-    wqe->status = status;
-    wqe->byte_len = qp->incoming.length;
-    qp->is_receiving = false;
-    qp->rq.moved++;
-    data_set(&qp->rq.done, qp->rq.moved);
-    if (status != IBV_WC_SUCCESS) {
-        fabric_qp_fail(qp);
-    }
-}
-
-/* Takes the next header out of the ring. False: nothing there, nothing posted, or an error. */
-static bool data_begin_receive(struct fabric_qp *qp, uint64_t head) {
-    uint64_t tail = data_get(&qp->tail);
-    enum ibv_wc_status status;
-
-    if (qp->rq.moved == data_get(&qp->rq.posted) || head - tail < FABRIC_UNIT ||
-        qp->taken >= atomic_load_explicit(&qp->far->limit, memory_order_relaxed)) {
-        return false;
-    }
-    fabric_ring_get(qp->far_ring, tail, &qp->incoming, sizeof qp->incoming);
-    if (qp->incoming.number != qp->taken) {
-        return false; /* not the ring that it was: the peer is gone */
-    }
-    status = data_match(qp, data_slot(&qp->rq, qp->rq.moved));
-    if (status != IBV_WC_SUCCESS) {
-        data_finish_receive(qp, status);
-        return false;
-    }
-    data_set(&qp->tail, tail + FABRIC_UNIT);
-    qp->is_receiving = true;
-    qp->n_received = 0;
-    return true;
-}
-
-/* Copies what has come of the current message. True: it is complete. */
-static bool data_take(struct fabric_qp *qp, uint64_t head) {
-    uint8_t *target = (uint8_t *)(uintptr_t)data_slot(&qp->rq, qp->rq.moved)->address;
-    uint32_t n_left = qp->incoming.length - qp->n_received;
-
-    while (n_left > 0) {
-        uint64_t tail = data_get(&qp->tail);
-        uint64_t n_there = head - tail;
-        uint32_t n_bytes = n_left < DATA_PIECE ? n_left : DATA_PIECE;
-
-        if (n_there < n_bytes) {
-            n_bytes = (uint32_t)n_there;
-        }
-        if (n_bytes == 0) {
-            return false;
-        }
-        fabric_ring_get(qp->far_ring, tail, target + qp->n_received, n_bytes);
-        qp->n_received += n_bytes;
-        n_left -= n_bytes;
-        tail += fabric_ring_padded(n_bytes);
-        data_set(&qp->tail, tail);
-        if (n_left > 0) {
-            atomic_store_explicit(&qp->own->tail, tail, memory_order_release);
-        }
-    }
-    qp->taken++;
-    atomic_store_explicit(&qp->own->taken, qp->taken, memory_order_relaxed);
-    atomic_store_explicit(&qp->own->tail, data_get(&qp->tail), memory_order_release);
-    return true;
-}
-
-void fabric_data_receive(struct fabric_qp *qp) {
-    uint64_t head;
-
-    if (qp->far_ring == NULL || (qp->base.state != IBV_QPS_RTS && qp->base.state != IBV_QPS_RTR)) {
-        return;
-    }
-    for (;;) {
-        /* Acquire pairs with the release of the sender; after it the serial of a reused end shows.
-         */
-        head = atomic_load_explicit(&qp->far->head, memory_order_acquire);
-        if (atomic_load_explicit(&qp->far->serial, memory_order_acquire) != qp->far_serial) {
-            return;
-        }
-        if ((!qp->is_receiving && !data_begin_receive(qp, head)) || !data_take(qp, head)) {
-            return;
-        }
-        data_finish_receive(qp, (enum ibv_wc_status)qp->incoming.status);
-        if (qp->base.state == IBV_QPS_ERR) {
-            return;
-        }
-    }
-}
-
-/* ------------------------------------------------------------------ posting */
-
 static struct fabric_qp *data_qp(struct ibv_qp *qp) {
     return (struct fabric_qp *)(void *)qp;
+}
+
+static struct fabric_cq *data_cq(struct ibv_cq *cq) {
+    return (struct fabric_cq *)(void *)cq;
+}
+
+static uint32_t data_frames(uint64_t length) {
+    return length == 0 ? 1 : (uint32_t)((length - 1) / FABRIC_FRAME + 1);
 }
 
 static void data_attach(struct fabric_qp *qp) {
@@ -290,77 +30,290 @@ static void data_attach(struct fabric_qp *qp) {
     fabric_state_unlock();
 }
 
-/* Appends one request. Returns 0, EINVAL or ENOMEM. */
-static int data_append(struct fabric_queue *queue, uint64_t wr_id, const struct ibv_sge *sge,
-                       int n_sge) {
-    uint64_t number = data_get(&queue->posted);
-    struct fabric_wqe *wqe = data_slot(queue, number);
-    uint32_t length = n_sge == 1 ? sge->length : 0;
-    uint32_t frames = data_frames(length);
+/* --------------------------------------------------------------- completions */
 
-    if (n_sge < 0 || n_sge > 1) {
-        return fabric_fail(EINVAL, "a request of %d SGEs, at most 1 is possible", n_sge);
+static bool data_is_silent(const struct fabric_wqe *wqe) {
+    return wqe->is_silent && wqe->status == IBV_WC_SUCCESS;
+}
+
+/* How many completions wait to be polled; exact only where it may matter, above `limit`. */
+static uint64_t data_n_there(const struct fabric_queue *queue, uint64_t limit) {
+    uint64_t polled = fabric_get(&queue->polled);
+    uint64_t shown = fabric_get(&queue->shown);
+    uint64_t n = shown - polled;
+
+    if (n > limit) {
+        for (n = 0; polled < shown; polled++) {
+            n += data_is_silent(fabric_queue_at(queue, polled)) ? 0 : 1;
+        }
     }
-    if (length > FABRIC_MAX_MESSAGE || frames > queue->depth) {
+    return n;
+}
+
+static void data_overrun(struct fabric_cq *cq) {
+    if (atomic_exchange(&cq->is_dead, 1) == 0) {
+        fabric_event_cq(cq);
+    }
+}
+
+/* Whether one of the new completions is what an armed queue waits for. */
+static bool data_is_solicited(const struct fabric_queue *queue, uint64_t from, uint64_t to) {
+    for (; from < to; from++) {
+        const struct fabric_wqe *wqe = fabric_queue_at(queue, from);
+
+        if (wqe->status != IBV_WC_SUCCESS || (wqe->flags & FABRIC_FLAG_SOLICITED) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void fabric_data_show(struct fabric_qp *qp, struct fabric_queue *queue, uint64_t done) {
+    bool is_receiving = queue == &qp->rq;
+    struct fabric_cq *cq = data_cq(is_receiving ? qp->base.recv_cq : qp->base.send_cq);
+    uint64_t from = fabric_get(&queue->done);
+    uint64_t shown = done;
+    uint32_t armed;
+
+    fabric_set(&queue->done, done);
+    while (shown > from && data_is_silent(fabric_queue_at(queue, shown - 1))) {
+        shown--;
+    }
+    if (shown == from) {
+        return;
+    }
+    fabric_set(&queue->shown, shown);
+    if (data_n_there(queue, (uint64_t)cq->base.cqe) > (uint64_t)cq->base.cqe) {
+        data_overrun(cq);
+    }
+    if (cq->base.channel == NULL) {
+        return;
+    }
+    armed = atomic_load(&cq->armed);
+    if (armed == FABRIC_ARMED || (armed == FABRIC_ARMED_SOLICITED && is_receiving &&
+                                  data_is_solicited(queue, from, shown))) {
+        fabric_event_completion(cq);
+    }
+}
+
+void fabric_data_ring(const struct fabric_qp *qp) {
+    if (qp->is_rung && qp->far != NULL && atomic_load(&qp->far->rings_wanted) != 0) {
+        fabric_nic_ring(qp->peer);
+    }
+}
+
+/* ------------------------------------------------------------------ posting */
+
+static int data_check_size(const struct fabric_qp *qp, const struct fabric_queue *queue,
+                           uint64_t length, uint32_t frames) {
+    if (length > qp->rules->max_message || frames > queue->depth) {
         return fabric_fail(EINVAL,
-                           "a message of %u bytes (%u frames): at most %u bytes, and the "
+                           "a message of %llu bytes (%u frames): at most %u bytes, and the "
                            "queue's depth of %u frames",
-                           length, frames, FABRIC_MAX_MESSAGE, queue->depth);
+                           (unsigned long long)length, data_frames(length), qp->rules->max_message,
+                           queue->depth);
     }
     if (queue->n_frames + frames > queue->depth) {
         return fabric_fail(ENOMEM, "the queue holds %u of %u frames, %u more do not fit",
                            queue->n_frames, queue->depth, frames);
     }
-    *wqe = (struct fabric_wqe){.wr_id = wr_id,
-                               .address = length > 0 ? sge->addr : 0,
-                               .length = length,
-                               .lkey = length > 0 ? sge->lkey : 0,
-                               .frames = frames,
-                               .has_memory = length > 0};
-    queue->n_frames += frames;
-    data_set(&queue->posted, number + 1);
     return 0;
 }
 
+/* Appends one request, not visible yet. Returns 0, EINVAL or ENOMEM. */
+static int data_append(const struct fabric_qp *qp, struct fabric_queue *queue, uint64_t wr_id,
+                       const struct ibv_sge *sges, int n_sge) {
+    uint64_t number = fabric_get(&queue->posted) & queue->mask;
+    struct fabric_wqe *wqe = &queue->slots[number];
+    uint64_t length = 0;
+    uint32_t frames;
+    int rc;
+
+    if (n_sge < 0 || (uint32_t)n_sge > queue->max_sge) {
+        return fabric_fail(EINVAL, "a request of %d SGEs, at most %u are possible", n_sge,
+                           queue->max_sge);
+    }
+    for (int i = 0; i < n_sge; i++) {
+        length += sges[i].length;
+    }
+    frames = qp->rules->counts_frames ? data_frames(length) : 1;
+    rc = data_check_size(qp, queue, length, frames);
+    if (rc != 0) {
+        return rc;
+    }
+    *wqe = (struct fabric_wqe){.wr_id = wr_id,
+                               .length = (uint32_t)length,
+                               .n_sge = (uint32_t)n_sge,
+                               .frames = frames,
+                               .is_checked = length == 0};
+    if (n_sge <= 1) {
+        wqe->first = n_sge == 1 ? *sges : wqe->first;
+        wqe->sges = &wqe->first;
+    } else {
+        struct ibv_sge *row = queue->sges + number * queue->max_sge;
+
+        memcpy(row, sges, (size_t)n_sge * sizeof *row);
+        wqe->sges = row;
+    }
+    return 0;
+}
+
+static void data_commit(struct fabric_queue *queue) {
+    uint64_t number = fabric_get(&queue->posted);
+
+    queue->n_frames += fabric_queue_at(queue, number)->frames;
+    fabric_set(&queue->posted, number + 1);
+}
+
+/* Inline data is the caller's again when the call returns. */
+static int data_inline(struct fabric_queue *queue, struct fabric_wqe *wqe) {
+    uint8_t *room = queue->inlined + (size_t)(wqe - queue->slots) * queue->max_inline;
+    uint32_t done = 0;
+
+    if (wqe->length > queue->max_inline) {
+        return fabric_fail(EINVAL, "%u bytes inline, at most %u are possible", wqe->length,
+                           queue->max_inline);
+    }
+    while (done < wqe->length) {
+        uint32_t n = wqe->length - done;
+        const uint8_t *source = fabric_wqe_at(wqe, done, &n);
+
+        memcpy(room + done, source, n);
+        done += n;
+    }
+    wqe->first = (struct ibv_sge){.addr = (uintptr_t)room, .length = wqe->length};
+    wqe->sges = &wqe->first;
+    wqe->n_sge = 1;
+    wqe->is_checked = true;
+    return 0;
+}
+
+/* The opcodes by what they are; false: not possible here. */
+static bool data_opcode(const struct fabric_qp *qp, enum ibv_wr_opcode opcode,
+                        struct fabric_wqe *wqe) {
+    const struct fabric_rules *rules = qp->rules;
+
+    switch (opcode) {
+    case IBV_WR_SEND:
+        wqe->wc_opcode = IBV_WC_SEND;
+        wqe->kind = FABRIC_KIND_SEND;
+        return true;
+    case IBV_WR_SEND_WITH_IMM:
+        wqe->wc_opcode = IBV_WC_SEND;
+        wqe->kind = FABRIC_KIND_SEND;
+        wqe->flags = FABRIC_FLAG_IMMEDIATE;
+        return rules->has_immediate;
+    case IBV_WR_RDMA_WRITE:
+        wqe->wc_opcode = IBV_WC_RDMA_WRITE;
+        wqe->kind = FABRIC_KIND_WRITE;
+        return rules->has_rdma;
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+        wqe->wc_opcode = IBV_WC_RDMA_WRITE;
+        wqe->kind = FABRIC_KIND_WRITE;
+        wqe->flags = FABRIC_FLAG_IMMEDIATE;
+        return rules->has_rdma && rules->has_immediate;
+    case IBV_WR_RDMA_READ:
+        wqe->wc_opcode = IBV_WC_RDMA_READ;
+        wqe->kind = FABRIC_KIND_READ;
+        return rules->has_rdma && qp->is_reliable;
+    default:
+        return false;
+    }
+}
+
 static int data_check_send(const struct fabric_qp *qp, const struct ibv_send_wr *wr) {
-    if (qp->base.state != IBV_QPS_RTS && qp->base.state != IBV_QPS_ERR) {
+    if (!fabric_qp_is_sending(qp) && qp->base.state != IBV_QPS_ERR &&
+        qp->base.state != IBV_QPS_SQE) {
         return fabric_fail(EINVAL, "a send on queue pair %u in state %d, not RTS", qp->base.qp_num,
                            qp->base.state);
     }
-    if (wr->opcode != IBV_WR_SEND) {
-        return fabric_fail(EINVAL, "opcode %d: only IBV_WR_SEND is possible", (int)wr->opcode);
-    }
-    if ((wr->send_flags & IBV_SEND_INLINE) != 0) {
+    if ((wr->send_flags & IBV_SEND_INLINE) != 0 && qp->rules->max_inline == 0) {
         return fabric_fail(EINVAL, "inline data is not possible");
     }
     return 0;
 }
 
+static int data_append_send(struct fabric_qp *qp, const struct ibv_send_wr *wr) {
+    struct fabric_queue *sq = &qp->sq;
+    struct fabric_wqe *wqe = fabric_queue_at(sq, fabric_get(&sq->posted));
+    int rc = data_check_send(qp, wr);
+
+    if (rc == 0) {
+        rc = data_append(qp, sq, wr->wr_id, wr->sg_list, wr->num_sge);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    if (!data_opcode(qp, wr->opcode, wqe)) {
+        return fabric_fail(EINVAL, "opcode %d is not possible on queue pair %u of %s",
+                           (int)wr->opcode, qp->base.qp_num, qp->device->base.name);
+    }
+    if ((wr->send_flags & IBV_SEND_INLINE) != 0) {
+        if (wqe->kind == FABRIC_KIND_READ) {
+            return fabric_fail(EINVAL, "a READ cannot be inline");
+        }
+        rc = data_inline(sq, wqe);
+    }
+    if (qp->rules->has_immediate) {
+        wqe->immediate = (wqe->flags & FABRIC_FLAG_IMMEDIATE) != 0 ? wr->imm_data : 0;
+        wqe->flags |= (wr->send_flags & IBV_SEND_SOLICITED) != 0 ? FABRIC_FLAG_SOLICITED : 0;
+        wqe->is_silent = !qp->rules->signals_always && qp->init.sq_sig_all == 0 &&
+                         (wr->send_flags & IBV_SEND_SIGNALED) == 0;
+        wqe->is_fenced = qp->is_reliable && (wr->send_flags & IBV_SEND_FENCE) != 0;
+    }
+    if (wqe->kind != FABRIC_KIND_SEND) {
+        wqe->remote_address = wr->wr.rdma.remote_addr;
+        wqe->rkey = wr->wr.rdma.rkey;
+    }
+    if (rc == 0) {
+        data_commit(sq);
+    }
+    return rc;
+}
+
+/* Whether the NIC's thread has to go on: for what did not fit, for a peer that has not looked yet,
+ * and for what has a time. */
+static bool data_is_left(const struct fabric_qp *qp) {
+    uint64_t at_ns = UINT64_MAX;
+
+    if (qp->is_rung) {
+        return fabric_data_is_waiting(qp, &at_ns);
+    }
+    return qp->base.state == IBV_QPS_RTS &&
+           (qp->sq.moved < fabric_get(&qp->sq.posted) ||
+            (fabric_get(&qp->posted_seen) == 0 && !fabric_connect_is_seen(qp)));
+}
+
+/* A request in a state that does nothing: it is flushed. */
+static void data_flush(struct fabric_qp *qp) {
+    if (qp->base.state == IBV_QPS_ERR) {
+        fabric_qp_fail(qp);
+    } else if (qp->base.state == IBV_QPS_SQE) {
+        fabric_qp_fail_sends(qp);
+    }
+}
+
 int fabric_post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr) {
     struct fabric_qp *qp = data_qp(base);
     bool is_due, is_left;
-    int rc = 0;
+    int rc = fabric_fault_call("ibv_post_send");
 
+    if (rc != 0) {
+        *bad_wr = wr;
+        return rc;
+    }
     fabric_lock_take(&qp->lock);
     for (; wr != NULL; wr = wr->next) {
-        rc = data_check_send(qp, wr);
-        if (rc == 0) {
-            rc = data_append(&qp->sq, wr->wr_id, wr->sg_list, wr->num_sge);
-        }
+        rc = data_append_send(qp, wr);
         if (rc != 0) {
             *bad_wr = wr;
             break;
         }
     }
-    if (qp->base.state == IBV_QPS_ERR) {
-        fabric_qp_fail(qp);
-    }
+    data_flush(qp);
     fabric_data_send(qp);
     is_due = fabric_connect_is_due(qp);
-    /* Left to the NIC thread: what did not fit, and reminding a peer that has not looked yet. */
-    is_left = qp->base.state == IBV_QPS_RTS &&
-              (qp->sq.moved < data_get(&qp->sq.posted) ||
-               (data_get(&qp->posted_seen) == 0 && !fabric_connect_is_seen(qp)));
+    is_left = data_is_left(qp);
     fabric_lock_drop(&qp->lock);
     if (is_due) {
         data_attach(qp);
@@ -372,25 +325,55 @@ int fabric_post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv_sen
 }
 
 static void data_tell_receives(struct fabric_qp *qp) {
+    uint64_t posted = fabric_get(&qp->rq.posted) + qp->n_spared;
+
     if (qp->far_ring == NULL) {
         return; /* told when attached */
     }
-    atomic_store_explicit(&qp->own->posted, data_get(&qp->rq.posted), memory_order_release);
-    if (atomic_load_explicit(&qp->far->head, memory_order_relaxed) != data_get(&qp->tail)) {
+    if (qp->is_rung) {
+        atomic_store(&qp->own->posted, posted);
+        fabric_data_ring(qp);
+    } else {
+        atomic_store_explicit(&qp->own->posted, posted, memory_order_release);
+    }
+    if (fabric_get(&qp->far->head) != fabric_get(&qp->tail)) {
         fabric_data_receive(qp);
     }
+}
+
+static int data_append_recv(struct fabric_qp *qp, const struct ibv_recv_wr *wr) {
+    enum ibv_qp_state state = qp->base.state;
+    int rc;
+
+    if (state == IBV_QPS_RESET || (qp->rules->recv_before_rts_fails && state != IBV_QPS_RTS &&
+                                   state != IBV_QPS_ERR && state != IBV_QPS_SQE)) {
+        return fabric_fail(EINVAL, "a receive on queue pair %u in state %s", qp->base.qp_num,
+                           state == IBV_QPS_RESET ? "RESET" : "before RTS");
+    }
+    if (qp->base.srq != NULL) {
+        return fabric_fail(EINVAL, "queue pair %u takes its receives from a shared queue",
+                           qp->base.qp_num);
+    }
+    rc = data_append(qp, &qp->rq, wr->wr_id, wr->sg_list, wr->num_sge);
+    if (rc == 0) {
+        fabric_queue_at(&qp->rq, fabric_get(&qp->rq.posted))->wc_opcode = IBV_WC_RECV;
+        data_commit(&qp->rq);
+    }
+    return rc;
 }
 
 int fabric_post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr) {
     struct fabric_qp *qp = data_qp(base);
     bool is_due;
-    int rc = 0;
+    int rc = fabric_fault_call("ibv_post_recv");
 
+    if (rc != 0) {
+        *bad_wr = wr;
+        return rc;
+    }
     fabric_lock_take(&qp->lock);
     for (; wr != NULL; wr = wr->next) {
-        rc = qp->base.state == IBV_QPS_RESET
-                 ? fabric_fail(EINVAL, "a receive on queue pair %u in state RESET", qp->base.qp_num)
-                 : data_append(&qp->rq, wr->wr_id, wr->sg_list, wr->num_sge);
+        rc = data_append_recv(qp, wr);
         if (rc != 0) {
             *bad_wr = wr;
             break;
@@ -411,63 +394,89 @@ int fabric_post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv_rec
 
 /* ------------------------------------------------------------------ polling */
 
-static bool data_may_have_received(const struct fabric_qp *qp) {
-    uint64_t done = data_get(&qp->rq.done);
+static bool data_has_arrivals(const struct fabric_qp *qp) {
+    return qp->far_ring != NULL && fabric_get(&qp->far->head) != fabric_get(&qp->tail);
+}
 
-    return done != data_get(&qp->rq.polled) ||
-           (qp->far_ring != NULL && data_get(&qp->rq.posted) != done &&
-            data_get(&qp->far->head) != data_get(&qp->tail));
+static bool data_may_have_received(const struct fabric_qp *qp) {
+    uint64_t shown = fabric_get(&qp->rq.shown);
+
+    return shown != fabric_get(&qp->rq.polled) ||
+           ((qp->needs_credit || fabric_get(&qp->rq.posted) != shown) && data_has_arrivals(qp));
 }
 
 static bool data_may_have_sent(const struct fabric_qp *qp) {
-    uint64_t done = data_get(&qp->sq.done);
-
-    return done != data_get(&qp->sq.polled) ||
-           (qp->far != NULL && data_get(&qp->sq.posted) != done &&
-            (data_get(&qp->far->posted) != data_get(&qp->posted_seen) ||
-             data_get(&qp->far->tail) != data_get(&qp->tail_seen)));
+    if (fabric_get(&qp->sq.shown) != fabric_get(&qp->sq.polled)) {
+        return true;
+    }
+    if (qp->far == NULL || fabric_get(&qp->sq.posted) == fabric_get(&qp->sq.done)) {
+        return false;
+    }
+    if (fabric_get(&qp->far->posted) != fabric_get(&qp->posted_seen) ||
+        fabric_get(&qp->far->tail) != fabric_get(&qp->tail_seen) ||
+        (fabric_get(&qp->due_ns) != 0 && fabric_now_ns() >= fabric_get(&qp->due_ns))) {
+        return true;
+    }
+    return qp->needs_credit && (fabric_get(&qp->far->taken) != fabric_get(&qp->taken_seen) ||
+                                fabric_get(&qp->far->refused) != 0 || data_has_arrivals(qp));
 }
 
-static int data_collect(struct fabric_qp *qp, struct fabric_queue *queue, enum ibv_wc_opcode opcode,
-                        int n_entries, struct ibv_wc *wc) {
-    uint64_t polled = data_get(&queue->polled);
-    uint64_t done = data_get(&queue->done);
+static void data_fill(const struct fabric_qp *qp, const struct fabric_wqe *wqe, struct ibv_wc *wc) {
+    memset(wc, 0, sizeof *wc);
+    wc->wr_id = wqe->wr_id;
+    wc->status = (enum ibv_wc_status)wqe->status;
+    wc->opcode = (enum ibv_wc_opcode)wqe->wc_opcode;
+    wc->byte_len = wqe->byte_len;
+    wc->qp_num = qp->base.qp_num;
+    wc->src_qp = qp->attr.dest_qp_num;
+    if ((wqe->wc_opcode & IBV_WC_RECV) != 0 && (wqe->flags & FABRIC_FLAG_IMMEDIATE) != 0) {
+        wc->wc_flags = IBV_WC_WITH_IMM;
+        wc->imm_data = wqe->immediate;
+    }
+}
+
+static int data_collect(struct fabric_qp *qp, struct fabric_queue *queue, int n_entries,
+                        struct ibv_wc *wc) {
+    uint64_t polled = fabric_get(&queue->polled);
+    uint64_t shown = fabric_get(&queue->shown);
     int n = 0;
 
-    for (; n < n_entries && polled < done; n++, polled++) {
-        const struct fabric_wqe *wqe = data_slot(queue, polled);
+    for (; n < n_entries && polled < shown; polled++) {
+        const struct fabric_wqe *wqe = fabric_queue_at(queue, polled);
 
-        memset(&wc[n], 0, sizeof wc[n]);
-        wc[n].wr_id = wqe->wr_id;
-        wc[n].status = (enum ibv_wc_status)wqe->status;
-        wc[n].opcode = opcode;
-        wc[n].byte_len = wqe->byte_len;
-        wc[n].qp_num = qp->base.qp_num;
-        wc[n].src_qp = qp->attr.dest_qp_num;
+        if (!data_is_silent(wqe)) {
+            data_fill(qp, wqe, &wc[n]);
+            n++;
+        }
         queue->n_frames -= wqe->frames;
     }
-    data_set(&queue->polled, polled);
+    fabric_set(&queue->polled, polled);
     return n;
 }
 
 static int data_poll_qp(struct fabric_qp *qp, const struct ibv_cq *cq, int n_entries,
-                        struct ibv_wc *wc) {
+                        struct ibv_wc *wc, uint64_t *n_there_p) {
     int n = 0;
 
     fabric_lock_take(&qp->lock);
-    if (qp->base.recv_cq == cq) {
+    if (qp->base.recv_cq == cq || qp->needs_credit) {
         fabric_data_receive(qp);
-        n += data_collect(qp, &qp->rq, IBV_WC_RECV, n_entries, wc);
+    }
+    if (qp->base.recv_cq == cq) {
+        *n_there_p += data_n_there(&qp->rq, 0);
+        n += data_collect(qp, &qp->rq, n_entries, wc);
     }
     if (qp->base.send_cq == cq) {
         fabric_data_send(qp);
-        n += data_collect(qp, &qp->sq, IBV_WC_SEND, n_entries - n, wc + n);
+        *n_there_p += data_n_there(&qp->sq, 0);
+        n += data_collect(qp, &qp->sq, n_entries - n, wc + n);
     }
     fabric_lock_drop(&qp->lock);
     return n;
 }
 
 static int data_poll(struct fabric_cq *cq, int n_entries, struct ibv_wc *wc, bool *is_due_p) {
+    uint64_t n_there = 0;
     int n = 0;
 
     fabric_lock_take(&cq->lock);
@@ -478,34 +487,92 @@ static int data_poll(struct fabric_cq *cq, int n_entries, struct ibv_wc *wc, boo
         if (fabric_connect_is_due(qp)) {
             *is_due_p = true;
         }
-        if ((qp->base.recv_cq == &cq->base && data_may_have_received(qp)) ||
-            (qp->base.send_cq == &cq->base && data_may_have_sent(qp))) {
-            n += data_poll_qp(qp, &cq->base, n_entries - n, wc + n);
+        if (((qp->base.recv_cq == &cq->base && data_may_have_received(qp)) ||
+             (qp->base.send_cq == &cq->base && data_may_have_sent(qp))) &&
+            !fabric_fault_hides(qp->device)) {
+            n += data_poll_qp(qp, &cq->base, n_entries - n, wc + n, &n_there);
         }
     }
     if (n > 0) {
         cq->first = cq->first + 1 < cq->n_qps ? cq->first + 1 : 0;
     }
     fabric_lock_drop(&cq->lock);
+    if (n_there > (uint64_t)cq->base.cqe) {
+        data_overrun(cq);
+    }
     return n;
 }
 
-int fabric_poll_cq(struct ibv_cq *base, int n_entries, struct ibv_wc *wc) {
-    struct fabric_cq *cq = (struct fabric_cq *)(void *)base;
-    bool is_due = false;
-    int n = data_poll(cq, n_entries, wc, &is_due);
-
-    if (is_due) {
-        fabric_state_lock();
-        for (struct fabric_qp *qp = fabric_state.qps; qp != NULL; qp = qp->next) {
-            if (qp->base.send_cq == base || qp->base.recv_cq == base) {
-                fabric_connect_attach(qp);
-            }
+/* Queue pairs of this completion queue whose peer may be there by now. */
+static void data_attach_all(const struct ibv_cq *cq) {
+    fabric_state_lock();
+    for (struct fabric_qp *qp = fabric_state.qps; qp != NULL; qp = qp->next) {
+        if (qp->base.send_cq == cq || qp->base.recv_cq == cq) {
+            fabric_connect_attach(qp);
         }
-        fabric_state_unlock();
+    }
+    fabric_state_unlock();
+}
+
+int fabric_poll_cq(struct ibv_cq *base, int n_entries, struct ibv_wc *wc) {
+    struct fabric_cq *cq = data_cq(base);
+    bool is_due = false;
+    int n;
+
+    if (fabric_fault_call("ibv_poll_cq") != 0) {
+        return -1;
+    }
+    n = data_poll(cq, n_entries, wc, &is_due);
+    if (is_due) {
+        data_attach_all(base);
         if (n == 0) {
             n = data_poll(cq, n_entries, wc, &is_due);
         }
     }
+    if (atomic_load_explicit(&cq->is_dead, memory_order_relaxed) != 0) {
+        fabric_fail(EIO, "the completion queue has had more than its %d completions at once",
+                    base->cqe);
+        return -1;
+    }
     return n;
+}
+
+/* From here on the peer has to ring for this queue pair. What it did before is looked at now. */
+static bool data_arm_qp(struct fabric_qp *qp) {
+    uint64_t at_ns = UINT64_MAX;
+    bool is_left;
+
+    fabric_lock_take(&qp->lock);
+    if (qp->own != NULL) {
+        atomic_store(&qp->own->rings_wanted, 1);
+    }
+    if (qp->far != NULL) {
+        (void)atomic_load(&qp->far->head); /* as new as the flag is: the loads below are weaker */
+    }
+    fabric_data_receive(qp);
+    fabric_data_send(qp);
+    is_left = fabric_data_is_waiting(qp, &at_ns) || fabric_connect_is_due(qp);
+    fabric_lock_drop(&qp->lock);
+    return is_left;
+}
+
+int fabric_req_notify_cq(struct ibv_cq *base, int solicited_only) {
+    struct fabric_cq *cq = data_cq(base);
+    bool is_left = false;
+
+    if (base->channel == NULL) {
+        return fabric_fail(EINVAL, "a completion queue without a channel cannot notify");
+    }
+    fabric_lock_take(&cq->lock);
+    if (solicited_only == 0 || atomic_load(&cq->armed) == FABRIC_UNARMED) {
+        atomic_store(&cq->armed, solicited_only == 0 ? FABRIC_ARMED : FABRIC_ARMED_SOLICITED);
+    }
+    for (uint32_t i = 0; i < cq->n_qps; i++) {
+        is_left = data_arm_qp(cq->qps[i]) || is_left;
+    }
+    fabric_lock_drop(&cq->lock);
+    if (is_left) {
+        fabric_nic_kick();
+    }
+    return 0;
 }

@@ -14,11 +14,13 @@
 #define FABRIC_MAX_CQ      256
 #define FABRIC_MAX_CQE     65535
 #define FABRIC_GID_TABLE   16
-#define FABRIC_N_GIDS      2
 #define FABRIC_ERRNO_TRANSPORT                                                                     \
     102 /* ENETRESET on Linux, EOPNOTSUPP on macOS: the number is the rule */
-#define FABRIC_MAX_HOSTS 64
-#define FABRIC_MAX_WIRES 4
-#define FABRIC_NAME_MAX  64
+#define FABRIC_MAX_HOSTS  64
+#define FABRIC_MAX_WIRES  4
+#define FABRIC_NAME_MAX   64
+#define FABRIC_LABEL_MAX  31    /* of a host or device; both and a dot fit a device's name */
+#define FABRIC_MAX_PORTS  16128 /* those of the largest mesh */
+#define FABRIC_MAX_FAULTS 256
 
 #endif

@@ -8,24 +8,29 @@
 #include <unistd.h>
 
 FABRIC_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context) {
-    struct fabric_device *device = fabric_device_of(context);
-    struct fabric_pd *pd = calloc(1, sizeof *pd);
+    struct fabric_pd *pd;
+    int rc = fabric_fault_call("ibv_alloc_pd");
 
+    if (rc != 0) {
+        errno = rc;
+        return NULL;
+    }
+    pd = calloc(1, sizeof *pd);
     if (pd == NULL) {
         fabric_fail(ENOMEM, "no memory for a protection domain");
         return NULL;
     }
     fabric_state_lock();
-    if (device->n_pd == FABRIC_MAX_PD) {
-        fabric_state_unlock();
+    rc = fabric_object_claim(fabric_device_of(context), FABRIC_OBJECT_PD);
+    if (rc == 0) {
+        fabric_context_of(context)->n_children++;
+    }
+    fabric_state_unlock();
+    if (rc != 0) {
         free(pd);
-        fabric_fail(ENOMEM, "%s has %d protection domains already", device->base.name,
-                    FABRIC_MAX_PD);
+        errno = rc;
         return NULL;
     }
-    device->n_pd++;
-    fabric_context_of(context)->n_children++;
-    fabric_state_unlock();
     pd->base.context = context;
     return &pd->base;
 }
@@ -33,11 +38,15 @@ FABRIC_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context) {
 FABRIC_EXPORT int ibv_dealloc_pd(struct ibv_pd *base) {
     struct fabric_pd *pd = (struct fabric_pd *)(void *)base;
     int n;
+    int rc = fabric_fault_call("ibv_dealloc_pd");
 
+    if (rc != 0) {
+        return rc;
+    }
     fabric_state_lock();
     n = pd->n_children;
     if (n == 0) {
-        fabric_device_of(base->context)->n_pd--;
+        fabric_object_release(fabric_device_of(base->context), FABRIC_OBJECT_PD);
         fabric_context_of(base->context)->n_children--;
     }
     fabric_state_unlock();
@@ -51,36 +60,53 @@ FABRIC_EXPORT int ibv_dealloc_pd(struct ibv_pd *base) {
     return 0;
 }
 
-static int mr_check(void *address, size_t length, int access) {
+/* Relaxed ordering: a hint that any provider may ignore; not in every platform's header. */
+#define MR_RELAXED (1u << 20)
+
+static int mr_check_access(const struct fabric_rules *rules, unsigned access) {
     const unsigned remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-    const unsigned known = remote | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+    const unsigned known = remote | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+                           (rules->is_roce ? MR_RELAXED : 0);
+
+    if ((access & ~known) != 0 ||
+        ((access & remote) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0)) {
+        return fabric_fail(EINVAL,
+                           "access flags 0x%x: only local write, remote read, remote write "
+                           "and remote atomic, the last two with local write",
+                           access);
+    }
+    if (rules->local_write_alone_fails && access == IBV_ACCESS_LOCAL_WRITE) {
+        return fabric_fail(EINVAL, "local write alone is not possible, add remote rights");
+    }
+    return 0;
+}
+
+static int mr_check(const struct fabric_rules *rules, void *address, size_t length, int access) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
     if (length == 0 || (uintptr_t)address + length < (uintptr_t)address) {
         return fabric_fail(EINVAL, "a memory region of %zu bytes", length);
     }
-    if ((uintptr_t)address % page != 0) {
+    if (rules->needs_page_alignment && (uintptr_t)address % page != 0) {
         return fabric_fail(EINVAL, "the memory region at %p does not start at a page of %zu bytes",
                            address, page);
     }
-    if (((unsigned)access & ~known) != 0 ||
-        (((unsigned)access & remote) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0)) {
-        return fabric_fail(EINVAL,
-                           "access flags 0x%x: only local write, remote read, remote write "
-                           "and remote atomic, the last two with local write",
-                           (unsigned)access);
-    }
-    return 0;
+    return mr_check_access(rules, (unsigned)access);
 }
 
-/* A key names its slot in the low byte and its use of the slot above, so an old key is unknown. */
+/* A key names its slot in the low bits and its use of the slot above, so an old key is unknown. */
+#define MR_PLACE_BITS 14
+#define MR_PLACE      ((1u << MR_PLACE_BITS) - 1)
+
 static struct fabric_mr_slot *mr_take_slot(struct fabric_device *device, uint32_t *lkey_p) {
-    for (uint32_t i = 0; i < FABRIC_MAX_MR; i++) {
+    uint32_t n_slots = fabric_rules_of(device)->max_mr;
+
+    for (uint32_t i = 0; i < n_slots && i < MR_PLACE; i++) {
         struct fabric_mr_slot *slot = &device->mrs[i];
 
         if (atomic_load_explicit(&slot->lkey, memory_order_relaxed) == 0) {
-            device->mr_generation = (device->mr_generation + 1) & 0xffffff;
-            *lkey_p = device->mr_generation << 8 | (i + 1);
+            device->mr_generation = (device->mr_generation + 1) & (UINT32_MAX >> MR_PLACE_BITS);
+            *lkey_p = device->mr_generation << MR_PLACE_BITS | (i + 1);
             return slot;
         }
     }
@@ -95,12 +121,32 @@ static void mr_fill(struct fabric_mr_slot *slot, const struct ibv_mr *mr, int ac
     atomic_store_explicit(&slot->lkey, mr->lkey, memory_order_release);
 }
 
+/* Finds a place for a new region; state lock held. */
+static int mr_enter(struct fabric_device *device, struct fabric_mr *mr, int access) {
+    int rc = fabric_object_claim(device, FABRIC_OBJECT_MR);
+
+    if (rc != 0) {
+        return rc;
+    }
+    mr->slot = mr_take_slot(device, &mr->base.lkey);
+    if (mr->slot == NULL) {
+        fabric_object_release(device, FABRIC_OBJECT_MR);
+        return fabric_fail(ENOMEM, "%s has no memory region left", device->base.name);
+    }
+    mr->base.rkey = fabric_rules_of(device)->has_rdma ? mr->base.lkey : 0;
+    mr_fill(mr->slot, &mr->base, access);
+    ((struct fabric_pd *)(void *)mr->base.pd)->n_children++;
+    return 0;
+}
+
 FABRIC_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length,
                                         int access) {
     struct fabric_device *device = fabric_device_of(pd->context);
     struct fabric_mr *mr;
+    int rc = fabric_fault_call("ibv_reg_mr");
 
-    if (mr_check(address, length, access) != 0) {
+    if (rc != 0 || mr_check(fabric_rules_of(device), address, length, access) != 0) {
+        errno = rc != 0 ? rc : errno;
         return NULL;
     }
     mr = calloc(1, sizeof *mr);
@@ -113,118 +159,147 @@ FABRIC_EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t
     mr->base.addr = address;
     mr->base.length = length;
     fabric_state_lock();
-    mr->slot = mr_take_slot(device, &mr->base.lkey);
-    if (mr->slot == NULL) {
-        fabric_state_unlock();
+    rc = mr_enter(device, mr, access);
+    fabric_state_unlock();
+    if (rc != 0) {
         free(mr);
-        fabric_fail(ENOMEM, "%s has %d memory regions already", device->base.name, FABRIC_MAX_MR);
+        errno = rc;
         return NULL;
     }
-    mr_fill(mr->slot, &mr->base, access);
-    device->n_mr++;
-    ((struct fabric_pd *)(void *)pd)->n_children++;
-    fabric_state_unlock();
     return &mr->base;
 }
 
 FABRIC_EXPORT int ibv_dereg_mr(struct ibv_mr *base) {
     struct fabric_mr *mr = (struct fabric_mr *)(void *)base;
+    int rc = fabric_fault_call("ibv_dereg_mr");
 
+    if (rc != 0) {
+        return rc;
+    }
     fabric_state_lock();
     atomic_store_explicit(&mr->slot->lkey, 0, memory_order_release);
-    fabric_device_of(base->context)->n_mr--;
+    fabric_object_release(fabric_device_of(base->context), FABRIC_OBJECT_MR);
     ((struct fabric_pd *)(void *)base->pd)->n_children--;
     fabric_state_unlock();
     free(mr);
     return 0;
 }
 
-uint8_t *fabric_mr_bytes(struct fabric_device *device, const struct ibv_pd *pd,
-                         const struct fabric_wqe *wqe, bool is_written) {
-    uint32_t place = wqe->lkey & 0xff;
+bool fabric_mr_allows(struct fabric_device *device, const struct ibv_pd *pd, uint32_t key,
+                      uint64_t at, uint64_t n_bytes, unsigned access) {
+    uint32_t place = key & MR_PLACE;
     struct fabric_mr_slot *slot;
     uintptr_t address;
     size_t length;
 
-    if (wqe->lkey == 0 || place == 0 || place > FABRIC_MAX_MR) {
-        return NULL;
+    if (place == 0 || place > device->rules->max_mr) {
+        return false;
     }
     slot = &device->mrs[place - 1];
-    if (atomic_load_explicit(&slot->lkey, memory_order_acquire) != wqe->lkey ||
-        atomic_load_explicit(&slot->pd, memory_order_relaxed) != (uintptr_t)pd) {
-        return NULL;
-    }
-    if (is_written &&
-        (atomic_load_explicit(&slot->access, memory_order_relaxed) & IBV_ACCESS_LOCAL_WRITE) == 0) {
-        return NULL;
+    if (atomic_load_explicit(&slot->lkey, memory_order_acquire) != key ||
+        atomic_load_explicit(&slot->pd, memory_order_relaxed) != (uintptr_t)pd ||
+        (access & ~atomic_load_explicit(&slot->access, memory_order_relaxed)) != 0) {
+        return false;
     }
     address = atomic_load_explicit(&slot->address, memory_order_relaxed);
     length = atomic_load_explicit(&slot->length, memory_order_relaxed);
-    if (wqe->address < address || wqe->length > length ||
-        wqe->address - address > length - wqe->length) {
-        return NULL;
+    return at >= address && n_bytes <= length && at - address <= length - n_bytes;
+}
+
+static struct fabric_cq *cq_new(struct ibv_context *context, int cqe, void *cq_context,
+                                struct ibv_comp_channel *channel) {
+    struct fabric_cq *cq = calloc(1, sizeof *cq);
+
+    if (cq != NULL) {
+        cq->base.context = context;
+        cq->base.channel = channel;
+        cq->base.cq_context = cq_context;
+        cq->base.cqe = cqe;
+        pthread_mutex_init(&cq->base.mutex, NULL);
+        pthread_cond_init(&cq->base.cond, NULL);
     }
-    return (uint8_t *)(uintptr_t)wqe->address;
+    return cq;
+}
+
+static void cq_free(struct fabric_cq *cq) {
+    pthread_cond_destroy(&cq->base.cond);
+    pthread_mutex_destroy(&cq->base.mutex);
+    free(cq->qps);
+    free(cq);
+}
+
+static int cq_check(struct ibv_context *context, int cqe, const struct ibv_comp_channel *channel,
+                    int vector) {
+    uint32_t most = fabric_rules_of(fabric_device_of(context))->max_cqe;
+
+    if (channel != NULL && channel->context != context) {
+        return fabric_fail(EINVAL, "the completion channel is of another context");
+    }
+    if (cqe < 1 || (uint32_t)cqe > most || vector < 0 || vector >= context->num_comp_vectors) {
+        return fabric_fail(EINVAL, "a completion queue of %d entries on vector %d: 1 to %u on 0",
+                           cqe, vector, most);
+    }
+    return 0;
 }
 
 FABRIC_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
                                            struct ibv_comp_channel *channel, int vector) {
-    struct fabric_device *device = fabric_device_of(context);
     struct fabric_cq *cq;
+    int rc = fabric_fault_call("ibv_create_cq");
 
-    if (channel != NULL) {
-        fabric_fail(EOPNOTSUPP, "the fabric has no completion channels");
+    if (rc != 0 || cq_check(context, cqe, channel, vector) != 0) {
+        errno = rc != 0 ? rc : errno;
         return NULL;
     }
-    if (cqe < 1 || cqe > FABRIC_MAX_CQE || vector != 0) {
-        fabric_fail(EINVAL, "a completion queue of %d entries on vector %d: 1 to %d on 0", cqe,
-                    vector, FABRIC_MAX_CQE);
-        return NULL;
-    }
-    cq = calloc(1, sizeof *cq);
+    cq = cq_new(context, cqe, cq_context, channel);
     if (cq == NULL) {
         fabric_fail(ENOMEM, "no memory for a completion queue");
         return NULL;
     }
     fabric_state_lock();
-    if (device->n_cq == FABRIC_MAX_CQ) {
-        fabric_state_unlock();
-        free(cq);
-        fabric_fail(ENOMEM, "%s has %d completion queues already", device->base.name,
-                    FABRIC_MAX_CQ);
+    rc = fabric_object_claim(fabric_device_of(context), FABRIC_OBJECT_CQ);
+    if (rc == 0) {
+        fabric_context_of(context)->n_children++;
+        if (channel != NULL) {
+            channel->refcnt++;
+        }
+    }
+    fabric_state_unlock();
+    if (rc != 0) {
+        cq_free(cq);
+        errno = rc;
         return NULL;
     }
-    device->n_cq++;
-    fabric_context_of(context)->n_children++;
-    fabric_state_unlock();
-    cq->base.context = context;
-    cq->base.cq_context = cq_context;
-    cq->base.cqe = cqe;
-    pthread_mutex_init(&cq->base.mutex, NULL);
-    pthread_cond_init(&cq->base.cond, NULL);
     return &cq->base;
 }
 
 FABRIC_EXPORT int ibv_destroy_cq(struct ibv_cq *base) {
     struct fabric_cq *cq = (struct fabric_cq *)(void *)base;
     uint32_t n;
+    int rc = fabric_fault_call("ibv_destroy_cq");
 
+    if (rc != 0) {
+        return rc;
+    }
     fabric_state_lock();
     fabric_lock_take(&cq->lock);
     n = cq->n_qps;
     fabric_lock_drop(&cq->lock);
     if (n == 0) {
-        fabric_device_of(base->context)->n_cq--;
+        fabric_object_release(fabric_device_of(base->context), FABRIC_OBJECT_CQ);
         fabric_context_of(base->context)->n_children--;
     }
     fabric_state_unlock();
     if (n > 0) {
         return fabric_fail(EBUSY, "the completion queue still has %u queue pairs", n);
     }
-    pthread_cond_destroy(&cq->base.cond);
-    pthread_mutex_destroy(&cq->base.mutex);
-    free(cq->qps);
-    free(cq);
+    fabric_event_forget_cq(cq); /* its channel is there until then */
+    if (base->channel != NULL) {
+        fabric_state_lock();
+        base->channel->refcnt--;
+        fabric_state_unlock();
+    }
+    cq_free(cq);
     return 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files of others, mapped read-only, and their rings. Where the other end of a cable is in this
- * very process, its file is the own one: that must not be opened again (closing it would drop the
- * lock), so the mappings that are there already are used.
+ * The files of others, mapped read-only but for the doorbell, and their rings. Where the other end
+ * of a cable is in this very process, its file is the own one: that must not be opened again
+ * (closing it would drop the lock), so the mappings that are there already are used.
  */
 #include "fabric_segment.h"
 
@@ -33,6 +33,13 @@ static struct fabric_peer *peer_map(struct fabric_segment *segment, uint32_t slo
         return NULL;
     }
     mapping = mmap(NULL, FABRIC_RINGS_AT, PROT_READ, MAP_SHARED, fd, 0);
+    if (mapping != MAP_FAILED &&
+        mmap((uint8_t *)mapping + FABRIC_BELL_AT, FABRIC_ENDS_AT - FABRIC_BELL_AT,
+             PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+             (off_t)FABRIC_BELL_AT) == MAP_FAILED) {
+        munmap(mapping, FABRIC_RINGS_AT);
+        mapping = MAP_FAILED;
+    }
     if (mapping == MAP_FAILED) {
         free(peer);
         close(fd);
@@ -69,7 +76,7 @@ struct fabric_peer *fabric_peer_find(struct fabric_segment *segment, uint32_t qp
         return NULL;
     }
     snprintf(name, sizeof name, "p%03u", slot);
-    fd = fabric_segment_open_other(segment, name, O_RDONLY);
+    fd = fabric_segment_open_other(segment, name, O_RDWR);
     if (fd < 0) {
         return NULL;
     }

@@ -14,9 +14,11 @@
 /* The plain bytes written before must be visible to whoever sees the new head: hence release. The
  * spoilt variant exists so that a test can prove that the ThreadSanitizer runs would notice. */
 #ifdef FABRIC_PLANT_MISSING_RELEASE
-#define FABRIC_HEAD_ORDER memory_order_relaxed
+#define FABRIC_HEAD_ORDER      memory_order_relaxed
+#define FABRIC_HEAD_ORDER_RUNG memory_order_relaxed
 #else
-#define FABRIC_HEAD_ORDER memory_order_release
+#define FABRIC_HEAD_ORDER      memory_order_release
+#define FABRIC_HEAD_ORDER_RUNG memory_order_seq_cst /* and then a look at who wants to be rung */
 #endif
 
 static inline void fabric_ring_publish(struct fabric_end *own, uint64_t head) {

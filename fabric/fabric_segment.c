@@ -11,6 +11,7 @@
  */
 #include "fabric_segment.h"
 #include "fabric_error.h"
+#include "fabric_world.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -37,8 +38,7 @@ bool fabric_segment_is_locked(int fd) {
     return fcntl(fd, F_GETLK, &range) != 0 || range.l_type != F_UNLCK;
 }
 
-/* Storage for a range, so that a full disk is an error here and not a SIGBUS later. */
-static int segment_reserve(int fd, uint64_t at, uint64_t n_bytes) {
+int fabric_segment_reserve(int fd, uint64_t at, uint64_t n_bytes) {
 #ifdef __APPLE__
     struct stat status;
     fstore_t store = {.fst_flags = F_ALLOCATEALL,
@@ -108,7 +108,7 @@ static int segment_folder(int parent, const char *name, const char *place, int *
     return 0;
 }
 
-static const char *segment_base(void) {
+const char *fabric_segment_base(void) {
 #ifdef __APPLE__
     const char *base = getenv("TMPDIR");
 
@@ -118,19 +118,23 @@ static const char *segment_base(void) {
 #endif
 }
 
+void fabric_segment_root_name(char name[32]) {
+    snprintf(name, 32, "jackal-%u", (unsigned)geteuid());
+}
+
 static int segment_open_folders(struct fabric_segment *segment, const char *name) {
     char root_name[32];
     char root_place[128];
     int base_fd, rc;
 
-    snprintf(root_name, sizeof root_name, "jackal-%u", (unsigned)geteuid());
-    snprintf(root_place, sizeof root_place, "%.80s/%s", segment_base(), root_name);
+    fabric_segment_root_name(root_name);
+    snprintf(root_place, sizeof root_place, "%.80s/%s", fabric_segment_base(), root_name);
     snprintf(segment->folder_name, sizeof segment->folder_name, "%s", name);
     snprintf(segment->place, sizeof segment->place, "%s/%s", root_place, name);
-    base_fd = open(segment_base(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    base_fd = open(fabric_segment_base(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (base_fd < 0) {
         rc = errno;
-        return fabric_fail(rc, "%s: %s", segment_base(), strerror(rc));
+        return fabric_fail(rc, "%s: %s", fabric_segment_base(), strerror(rc));
     }
     rc = segment_folder(base_fd, root_name, root_place, &segment->root_fd);
     close(base_fd);
@@ -162,6 +166,21 @@ static uint32_t segment_slot_of(const char *name) {
 
 int fabric_segment_open_other(const struct fabric_segment *segment, const char *name, int flags) {
     return openat(segment->folder_fd, name, flags | O_NOFOLLOW | O_CLOEXEC);
+}
+
+bool fabric_segment_is_alive(int folder_fd, uint32_t slot) {
+    char name[16];
+    bool is_alive;
+    int fd;
+
+    snprintf(name, sizeof name, "p%03u", slot % 1000);
+    fd = openat(folder_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    is_alive = fabric_segment_is_locked(fd);
+    close(fd);
+    return is_alive;
 }
 
 /* Looks at one file of another process: removes it if its owner is dead. Returns whether it lives;
@@ -217,10 +236,9 @@ static int segment_sweep(struct fabric_segment *segment, uint32_t topology_hash)
         }
         if (topology_hash != 0 && hash != 0 && hash != topology_hash) {
             fabric_fail(EINVAL,
-                        "%s: a running process has a mesh of %u hosts and %u wires, this one "
-                        "%u and %u; use another JACKAL_FABRIC_NAME",
-                        segment->place, hash >> 8, hash & 255, topology_hash >> 8,
-                        topology_hash & 255);
+                        "%s: a running process has another description of this fabric; use the "
+                        "same for all or another JACKAL_FABRIC_NAME",
+                        segment->place);
             n_alive = -1;
             break;
         }
@@ -284,7 +302,7 @@ static int segment_create(struct fabric_segment *segment) {
 }
 
 static int segment_map(struct fabric_segment *segment, uint32_t topology_hash) {
-    int rc = segment_reserve(segment->fd, 0, FABRIC_ENDS_AT);
+    int rc = fabric_segment_reserve(segment->fd, 0, FABRIC_ENDS_AT);
     void *mapping;
 
     if (rc == 0 && ftruncate(segment->fd, (off_t)FABRIC_RINGS_AT) != 0) {
@@ -309,12 +327,12 @@ static int segment_map(struct fabric_segment *segment, uint32_t topology_hash) {
 }
 
 static void segment_leave_folders(struct fabric_segment *segment) {
-    int base_fd = open(segment_base(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int base_fd = open(fabric_segment_base(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     char root_name[32];
 
     /* Both fail while anybody else is there, which is right. */
     unlinkat(segment->root_fd, segment->folder_name, AT_REMOVEDIR);
-    snprintf(root_name, sizeof root_name, "jackal-%u", (unsigned)geteuid());
+    fabric_segment_root_name(root_name);
     if (base_fd >= 0) {
         unlinkat(base_fd, root_name, AT_REMOVEDIR);
         close(base_fd);
@@ -323,33 +341,65 @@ static void segment_leave_folders(struct fabric_segment *segment) {
     close(segment->root_fd);
 }
 
-/* One try. ENOENT: the folder vanished between making and using it. */
-static int segment_enter(struct fabric_segment *segment, const char *name, uint32_t topology_hash) {
-    int rc = segment_open_folders(segment, name);
+/* With the lock of the world: sweeps, makes the own file, joins the world. */
+static int segment_take_place(struct fabric_segment *segment,
+                              const struct fabric_topology *topology) {
+    uint32_t hash = fabric_topology_hash(topology);
+    int n_alive = segment_sweep(segment, hash);
+    int rc = n_alive < 0 ? EINVAL : segment_create(segment);
 
     if (rc != 0) {
         return rc;
     }
-    rc = segment_sweep(segment, topology_hash) < 0 ? EINVAL : segment_create(segment);
-    if (rc != 0) {
-        segment_leave_folders(segment);
-        return rc;
+    rc = segment_map(segment, hash);
+    if (rc == 0) {
+        rc = fabric_world_join(&fabric_world, segment, topology, n_alive == 0);
+        if (rc != 0) {
+            munmap(segment->mapping, FABRIC_RINGS_AT);
+        }
     }
-    rc = segment_map(segment, topology_hash);
     if (rc != 0) {
         unlinkat(segment->folder_fd, segment->file_name, 0);
         close(segment->fd);
-        segment_leave_folders(segment);
     }
     return rc;
 }
 
-int fabric_segment_open(struct fabric_segment *segment, const char *name, uint32_t topology_hash) {
+/* What may be left of a fabric nobody is in; with the lock of the world. */
+static void segment_clear(struct fabric_segment *segment) {
+    if (segment_sweep(segment, 0) == 0) {
+        unlinkat(segment->folder_fd, FABRIC_WORLD_FILE, 0);
+    }
+}
+
+/* One try. ENOENT: the folder vanished between making and using it. */
+static int segment_enter(struct fabric_segment *segment, const struct fabric_topology *topology) {
+    int rc = segment_open_folders(segment, topology->name);
+
+    if (rc != 0) {
+        return rc;
+    }
+    rc = fabric_world_lock(&fabric_world, segment->folder_fd, segment->place);
+    if (rc == 0) {
+        rc = segment_take_place(segment, topology);
+        if (rc == 0) {
+            fabric_world_unlock(&fabric_world);
+            return 0;
+        }
+        segment->slot = 0;
+        segment_clear(segment);
+        fabric_world_close(&fabric_world);
+    }
+    segment_leave_folders(segment);
+    return rc;
+}
+
+int fabric_segment_open(struct fabric_segment *segment, const struct fabric_topology *topology) {
     int rc = ENOENT;
 
     for (int i = 0; i < SEGMENT_TRIES && rc == ENOENT; i++) {
         memset(segment, 0, sizeof *segment);
-        rc = segment_enter(segment, name, topology_hash);
+        rc = segment_enter(segment, topology);
     }
     if (rc != 0) {
         errno = rc;
@@ -364,12 +414,21 @@ int fabric_segment_open(struct fabric_segment *segment, const char *name, uint32
                                          .fd = -1,
                                          .header = segment->header,
                                          .ends = segment->ends};
+    fabric_plan_start(topology);
     return 0;
 }
 
 void fabric_segment_unlink(struct fabric_segment *segment) {
+    bool is_held;
+
+    fabric_plan_stop();
+    is_held = fabric_world_hold(&fabric_world) == 0;
     unlinkat(segment->folder_fd, segment->file_name, 0);
-    segment_sweep(segment, 0);
+    if (is_held) {
+        fabric_world_forget_slot(&fabric_world, segment->slot);
+        segment_clear(segment);
+        fabric_world_unlock(&fabric_world);
+    } /* else somebody enters or leaves, and finds that we are gone */
     segment_leave_folders(segment);
     segment->owner = 0;
 }
@@ -379,6 +438,7 @@ void fabric_segment_close(struct fabric_segment *segment) {
         return; /* a forked child holds copies, not the lock */
     }
     fabric_segment_unlink(segment);
+    fabric_world_close(&fabric_world);
     munmap(segment->mapping, FABRIC_RINGS_AT);
     close(segment->fd);
 }
@@ -407,8 +467,8 @@ int fabric_segment_take_end(struct fabric_segment *segment, struct fabric_end **
         uint32_t n_ends = atomic_load_explicit(&segment->header->n_ends, memory_order_relaxed);
 
         if (index >= n_ends) {
-            int rc = segment_reserve(segment->fd, FABRIC_ENDS_AT + (uint64_t)index * sizeof *end,
-                                     sizeof *end);
+            int rc = fabric_segment_reserve(
+                segment->fd, FABRIC_ENDS_AT + (uint64_t)index * sizeof *end, sizeof *end);
 
             if (rc != 0) {
                 return fabric_fail(rc, "%s: no space for a queue pair: %s", segment->place,
@@ -429,8 +489,9 @@ int fabric_segment_take_end(struct fabric_segment *segment, struct fabric_end **
 
 int fabric_segment_take_ring(struct fabric_segment *segment, uint64_t *at_p, uint8_t **bytes_p) {
     struct fabric_own_ring *ring = calloc(1, sizeof *ring);
-    int rc =
-        ring == NULL ? ENOMEM : segment_reserve(segment->fd, segment->next_ring, FABRIC_RING_SIZE);
+    int rc = ring == NULL
+                 ? ENOMEM
+                 : fabric_segment_reserve(segment->fd, segment->next_ring, FABRIC_RING_SIZE);
     void *bytes;
 
     if (rc != 0) {

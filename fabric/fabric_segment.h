@@ -63,8 +63,10 @@ struct fabric_segment {
     struct fabric_peer self;
 };
 
-/* Enters the fabric. Returns 0 or an errno with a text. */
-int fabric_segment_open(struct fabric_segment *segment, const char *name, uint32_t topology_hash);
+struct fabric_topology;
+
+/* Enters the fabric that the topology is a description of. Returns 0 or an errno with a text. */
+int fabric_segment_open(struct fabric_segment *segment, const struct fabric_topology *topology);
 /* Leaves it: file, and folders that are empty then, are gone. After a fork only the parent's
  * counts. */
 void fabric_segment_close(struct fabric_segment *segment);
@@ -81,6 +83,14 @@ int fabric_segment_take_end(struct fabric_segment *segment, struct fabric_end **
 int fabric_segment_take_ring(struct fabric_segment *segment, uint64_t *at_p, uint8_t **bytes_p);
 /* Gives the memory of a ring back to the system; mappings stay valid and read as zeros. */
 void fabric_segment_punch_ring(struct fabric_segment *segment, uint64_t at);
+
+/* Storage for a range, so that a full disk is an error here and not a SIGBUS later. */
+int fabric_segment_reserve(int fd, uint64_t at, uint64_t n_bytes);
+/* Whether the process that has this file of a folder lives; not for the own one. */
+bool fabric_segment_is_alive(int folder_fd, uint32_t slot);
+/* Where all fabrics are, and the folder in it of those of this user. */
+const char *fabric_segment_base(void);
+void fabric_segment_root_name(char name[32]);
 
 /* For fabric_peer.c: whether somebody else holds the lock of an opened file; opening one. */
 bool fabric_segment_is_locked(int fd);

@@ -52,8 +52,7 @@ void fabric_topology_drop(struct fabric_topology *topology) {
 
 /* The first device of this process; the life lock is held, nothing of the state is in use. */
 static int state_start(const struct fabric_topology *topology) {
-    int rc =
-        fabric_segment_open(&fabric_state.segment, topology->name, fabric_topology_hash(topology));
+    int rc = fabric_segment_open(&fabric_state.segment, topology);
 
     if (rc != 0) {
         return rc;

@@ -21,6 +21,7 @@ static const struct subcommand {
      "jackal run"},
 #endif
     {"env", tool_env, "print all settings and where their values come from", "nothing"},
+    {"fabric", tool_fabric, "look at emulated fabrics and change them", "a job on one"},
 };
 
 enum { N_SUBCOMMANDS = sizeof subcommands / sizeof subcommands[0] };

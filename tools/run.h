@@ -55,10 +55,27 @@ struct run_options {
 };
 
 /* What --cwd, -n, --env and --fabric come to. */
+/* Of the description of a fabric; one without any is the default mesh. */
+struct json_t;
+struct run_fabric {
+    int n_hosts;
+    int n_wires; /* of a mesh */
+    struct json_t *description;
+};
+
+/* Prints an error line and returns an exit status if the text or file is no description, else 0. */
+int run_fabric_read(struct run_fabric *fabric_p, const char *text);
+void run_fabric_free(struct run_fabric *fabric);
+/*
+ * The device matrix of the first n_ranks hosts, in the order in which they are described. Cell
+ * [i][j] holds the devices of host i that lead to host j; null if there are none.
+ */
+char *run_fabric_matrix(const struct run_fabric *fabric, int n_ranks);
+
 struct run_plan {
     const struct run_options *options;
     int n_ranks;
-    int n_wires;
+    struct run_fabric described;
     bool has_fabric;       /* the ranks are hosts of an emulated fabric */
     char *fabric;          /* JACKAL_FABRIC, or NULL */
     char *devices;         /* JACKAL_DEVICES, NULL for one rank */

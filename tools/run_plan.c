@@ -5,8 +5,6 @@
  */
 #include "run.h"
 
-#include <jansson.h>
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +36,6 @@ static const char *const launch_variables[] = {
 enum {
     N_LAUNCH_VARIABLES = sizeof launch_variables / sizeof launch_variables[0],
     N_OWNED = 7,           /* of them, and JACKAL_FABRIC */
-    MAX_WIRES = 4,         /* of the fabric */
     MAX_VARIABLE = 128000, /* Linux takes 128 KiB in one string */
 };
 
@@ -55,68 +52,36 @@ bool run_plan_owns(const char *variable, size_t n_name) {
     return is_variable("JACKAL_FABRIC", variable, n_name);
 }
 
-static int bad_fabric(const char *source, const char *what) {
-    fprintf(stderr, "jackal run: fabric %s: %s\n", source, what);
-    return TOOL_USAGE;
-}
-
-/* A whole number of the "mesh" object, or `otherwise` if it is not there; -1 = not allowed. */
-static int mesh_number(const json_t *mesh, const char *key, int otherwise, int high) {
-    const json_t *value = json_object_get(mesh, key);
-    if (!value) {
-        return otherwise;
+/* Reads the description; ranks get it as it is. */
+static int read_fabric(struct run_plan *plan, const char *text) {
+    int status = run_fabric_read(&plan->described, text);
+    if (status != 0) {
+        return status;
     }
-    json_int_t number = json_is_integer(value) ? json_integer_value(value) : -1;
-    return number >= 1 && number <= high ? (int)number : -1;
-}
-
-/* Reads how many hosts and wires the fabric has; what else it describes is the provider's. */
-static int read_fabric(struct run_plan *plan, const char *text, int *n_hosts_p) {
-    json_error_t error;
-    bool is_json = text[0] == '{';
-    const char *source = is_json ? "given as JSON" : text;
-    char message[JSON_ERROR_TEXT_LENGTH + 80];
-    json_t *fabric = is_json ? json_loads(text, 0, &error) : json_load_file(text, 0, &error);
-    if (!fabric && error.line < 1) {
-        return bad_fabric(source, error.text);
-    }
-    if (!fabric) {
-        snprintf(message, sizeof message, "line %d, column %d: %s", error.line, error.column,
-                 error.text);
-        return bad_fabric(source, message);
-    }
-    const json_t *mesh = json_object_get(fabric, "mesh");
-    int n_hosts = mesh_number(mesh, "hosts", RUN_DEFAULT_HOSTS, 65535);
-    int n_wires = mesh_number(mesh, "wires", 1, MAX_WIRES);
-    bool is_object = json_is_object(fabric) && (!mesh || json_is_object(mesh));
-    json_decref(fabric);
-    if (!is_object || n_hosts < 0 || n_wires < 0) {
-        return bad_fabric(source,
-                          "takes an object like {\"mesh\":{\"hosts\":8,\"wires\":1}}, hosts "
-                          "from 1 to 65535, wires from 1 to 4");
-    }
-    *n_hosts_p = n_hosts;
-    plan->n_wires = n_wires;
-    if (is_json) {
+    if (text[0] == '{') {
         plan->fabric = tool_copy(text);
     } else {
         plan->fabric = realpath(text, NULL); /* ranks may start in another folder */
     }
-    return plan->fabric ? 0 : bad_fabric(source, strerror(errno));
+    if (!plan->fabric) {
+        fprintf(stderr, "jackal run: fabric %s: %s\n", text, strerror(errno));
+        return TOOL_USAGE;
+    }
+    return 0;
 }
 
 static int plan_fabric(struct run_plan *plan) {
     const struct run_options *options = plan->options;
     const char *text = options->fabric_given ? options->fabric : getenv("JACKAL_FABRIC");
-    int n_hosts = RUN_DEFAULT_HOSTS;
     bool described = text && (text[0] || options->fabric_given);
-    plan->n_wires = 1;
+    plan->described = (struct run_fabric){.n_hosts = RUN_DEFAULT_HOSTS, .n_wires = 1};
     if (described) {
-        int status = read_fabric(plan, text, &n_hosts);
+        int status = read_fabric(plan, text);
         if (status != 0) {
             return status;
         }
     }
+    int n_hosts = plan->described.n_hosts;
     plan->n_ranks = options->n_ranks;
     if (plan->n_ranks == 0) {
         plan->n_ranks = options->fabric_given && options->fabric ? n_hosts : RUN_DEFAULT_RANKS;
@@ -129,7 +94,7 @@ static int plan_fabric(struct run_plan *plan) {
     if (described && plan->n_ranks > n_hosts) {
         fprintf(stderr,
                 "jackal run: %d ranks need as many hosts, the fabric has %d; lower -n or "
-                "raise mesh.hosts\n",
+                "describe more hosts (mesh.hosts)\n",
                 plan->n_ranks, n_hosts);
         return TOOL_USAGE;
     }
@@ -143,37 +108,14 @@ static int plan_fabric(struct run_plan *plan) {
     return 0;
 }
 
-/*
- * Cell [i][j]: the devices of host i that lead to host j. In the fabric's mesh the k-th group of
- * n_wires devices leads to the k-th other host, and the first device is rdma_en2.
- */
 static int plan_devices(struct run_plan *plan) {
-    struct tool_buffer text = {0};
-    int n = plan->n_ranks, n_wires = plan->n_wires;
-    for (int i = 0; i < n; ++i) {
-        tool_buffer_add(&text, i == 0 ? "[[" : ",[", 2);
-        for (int j = 0; j < n; ++j) {
-            int first = 2 + (j < i ? j : j - 1) * n_wires;
-            tool_buffer_add(&text, ",", j > 0);
-            if (i == j) {
-                tool_buffer_add(&text, "null", 4);
-                continue;
-            }
-            for (int wire = 0; wire < n_wires; ++wire) {
-                tool_buffer_print(&text, "%c\"rdma_en%d\"", wire == 0 ? '[' : ',', first + wire);
-            }
-            tool_buffer_add(&text, "]", 1);
-        }
-        tool_buffer_add(&text, "]", 1);
-    }
-    tool_buffer_add(&text, "]", 2);
-    plan->devices = tool_copy(tool_buffer_data(&text));
-    tool_buffer_free(&text);
+    int n = plan->n_ranks;
+    plan->devices = run_fabric_matrix(&plan->described, n);
     if (strlen(plan->devices) > MAX_VARIABLE) {
         fprintf(stderr,
-                "jackal run: the device matrix of %d ranks with %d wires is too long for a "
-                "variable; use fewer of either\n",
-                n, n_wires);
+                "jackal run: the device matrix of %d ranks is too long for a variable; use fewer "
+                "of them, or fewer wires\n",
+                n);
         return TOOL_USAGE;
     }
     return 0;
@@ -262,6 +204,7 @@ void run_plan_free(struct run_plan *plan) {
     if (plan->listener >= 0) {
         close(plan->listener);
     }
+    run_fabric_free(&plan->described);
     free(plan->fabric);
     free(plan->devices);
 }

@@ -19,6 +19,7 @@ enum tool_exit {
 int tool_run(int argc, char **argv);
 int tool_bench(int argc, char **argv);
 int tool_env(int argc, char **argv);
+int tool_fabric(int argc, char **argv);
 
 /*
  * Bytes that are added at the end and taken from the front. Zeroed = empty. Running out of memory

@@ -26,7 +26,7 @@ void support_nap_ms(int ms) {
     nanosleep(&nap, NULL);
 }
 
-static int64_t support_now_ms(void) {
+int64_t support_now_ms(void) {
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -172,10 +172,15 @@ void support_connect(struct support_end *end, uint32_t peer_qpn, const union ibv
 }
 
 void support_pair(struct support_end *a, struct support_end *b, size_t n_bytes) {
+    support_pair_of(a, "h0.rdma_en2", b, "h1.rdma_en2", n_bytes);
+}
+
+void support_pair_of(struct support_end *a, const char *device_a, struct support_end *b,
+                     const char *device_b, size_t n_bytes) {
     union ibv_gid gid_a, gid_b;
 
-    support_open(a, "h0.rdma_en2", n_bytes);
-    support_open(b, "h1.rdma_en2", n_bytes);
+    support_open(a, device_a, n_bytes);
+    support_open(b, device_b, n_bytes);
     a->qp = support_qp(a, IBV_QPT_UC, 32);
     b->qp = support_qp(b, IBV_QPT_UC, 32);
     SUPPORT_CHECK(a->qp != NULL && b->qp != NULL);
@@ -350,7 +355,7 @@ int support_n_files(void) {
         return -1;
     }
     while ((entry = readdir(folder)) != NULL) {
-        n += entry->d_name[0] != '.';
+        n += entry->d_name[0] == 'p'; /* not the file that all share */
     }
     closedir(folder);
     return n;

@@ -59,6 +59,9 @@ union ibv_gid support_gid(struct support_end *end);
 void support_connect(struct support_end *end, uint32_t peer_qpn, const union ibv_gid *gid);
 /* Both ends of the cable h0.rdma_en2 - h1.rdma_en2 in this process, connected. */
 void support_pair(struct support_end *a, struct support_end *b, size_t n_bytes);
+/* The same of any cable. */
+void support_pair_of(struct support_end *a, const char *device_a, struct support_end *b,
+                     const char *device_b, size_t n_bytes);
 void support_unpair(struct support_end *a, struct support_end *b);
 
 int support_send(struct support_end *end, uint64_t wr_id, size_t offset, uint32_t length);
@@ -91,8 +94,9 @@ int support_child(void (*body)(struct support_meeting *, unsigned), struct suppo
                   unsigned side);
 /* Waits for a child, kills it at the deadline. Returns the status of waitpid. */
 int support_reap(int child);
-/* Number of entries in the folder of the fabric, -1 if it is not there. */
+/* Number of processes' files in the folder of the fabric, -1 if it is not there. */
 int support_n_files(void);
 void support_nap_ms(int ms);
+int64_t support_now_ms(void);
 
 #endif

@@ -165,7 +165,7 @@ static void wrong_words(void **state) {
     refused("JACKAL_FABRIC_HOST", "1x", "1x");
     refused("JACKAL_FABRIC_NAME", "a/b", "a/b");
     refused("JACKAL_FABRIC_NAME", "..", "..");
-    refused("JACKAL_FABRIC_PERSONALITY", "roce", "roce");
+    refused("JACKAL_FABRIC_PERSONALITY", "tcp", "tcp");
 }
 
 static void json_from_file(void **state) {

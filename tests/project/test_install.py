@@ -70,6 +70,11 @@ class Install(unittest.TestCase):
         self.assertNotIn("jansson", needed)
         self.assertNotIn("ibverbs", needed)
 
+    def test_verbs_library(self):
+        folder = self.lib / "jackal/verbs"
+        self.assertEqual([path.name for path in folder.iterdir()],
+                         ["librdma.dylib" if sys.platform == "darwin" else "libibverbs.so.1"])
+
     def test_man_pages_and_what_they_point_to(self):
         self.assertTrue((self.prefix / "share/man/man1/jackal.1").exists())
         self.assertTrue(next(self.prefix.glob("share/doc/**/numerics.md")).exists())
