@@ -15,6 +15,8 @@
 #include "base/error.h"
 #include "base/log.h"
 
+#include <stdbool.h>
+
 struct boot;
 
 /* A setting that must be the same on all ranks; rank 0 compares and names rank and key. */
@@ -61,6 +63,12 @@ struct boot_blob {
 jackal_status boot_all_gather(struct boot *boot, const void *bytes, size_t n_bytes,
                               struct boot_blob *blobs, uint64_t deadline_ns,
                               struct base_error *error);
+
+/*
+ * During set-up, for a loop that waits for something else: whether a rank has given up or is gone,
+ * so that the next boot_all_gather() will say which. Only looks, takes nothing.
+ */
+bool boot_is_over(const struct boot *boot);
 
 /* Tells the others why this rank gives up its set-up. Bounded to a second; then boot_free(). */
 void boot_fail(struct boot *boot, const struct base_error *why);

@@ -8,6 +8,7 @@
 #include "boot/boot_internal.h"
 
 #include <stdlib.h>
+#include <sys/socket.h>
 
 /* Takes the payload behind `skip` bytes of a frame as the blob of `rank`. */
 static jackal_status keep_blob(struct boot *boot, struct boot_link *link, size_t skip, int rank,
@@ -246,4 +247,27 @@ jackal_status boot_all_gather(struct boot *boot, const void *bytes, size_t n_byt
     if (status != JACKAL_OK)
         boot->verdict = *error;
     return status;
+}
+
+/* A connection that ended, or a frame in front that gives up. */
+static bool link_is_over(const struct boot_link *link) {
+    uint8_t head_bytes[WIRE_CONTROL_HEAD_BYTES];
+    struct wire_control_head head;
+    struct base_error ignored;
+    if (link->fd < 0 || link->n_in > 0)
+        return false;
+    ssize_t n = recv(link->fd, head_bytes, sizeof head_bytes, MSG_PEEK | MSG_DONTWAIT);
+    if (n == 0)
+        return true;
+    if (n < (ssize_t)sizeof head_bytes ||
+        wire_control_decode(head_bytes, &head, &ignored) != JACKAL_OK)
+        return false;
+    return head.type == WIRE_CONTROL_FAIL || head.type == WIRE_CONTROL_VERDICT;
+}
+
+bool boot_is_over(const struct boot *boot) {
+    for (int r = 0; r < boot->size; r++)
+        if (link_is_over(&boot->links[r]))
+            return true;
+    return false;
 }

@@ -207,32 +207,43 @@ static jackal_status send_pings(struct engine *engine, struct engine_wire *wire,
     return status;
 }
 
+/* How often the waiting for pings looks at something else. */
+enum { PASSES_PER_QUESTION = 256 };
+
+static jackal_status no_ping(const struct engine_wire *missing, struct base_error *error) {
+    const struct link *link = missing->link;
+    return base_fail_peer(error, JACKAL_ERR_LINK_DOWN, link->peer,
+                          "wire %d to rank %d (%s) carried no message: the cable is bad, or one of "
+                          "its ends is not where the device matrix says",
+                          link->wire, link->peer, link->device);
+}
+
 static jackal_status wait_for_pings(struct engine *engine, uint64_t deadline_ns,
+                                    bool (*is_over)(void *context), void *context,
                                     struct base_error *error) {
     const struct engine_wire *missing = NULL;
-    while (!ping_is_over(engine, &missing)) {
+    for (unsigned pass = 1; !ping_is_over(engine, &missing); pass++) {
         jackal_status status = engine_wires_poll(engine, error);
         if (status != JACKAL_OK)
             return status;
+        if (pass % PASSES_PER_QUESTION == 0 && is_over(context))
+            return JACKAL_PENDING;
         if (base_expired(deadline_ns))
-            return base_fail_peer(error, JACKAL_ERR_LINK_DOWN, missing->link->peer,
-                                  "wire %d to rank %d (%s) carried no message: the rank died "
-                                  "during set-up, the cable is bad, or one of its ends is not "
-                                  "where the device matrix says",
-                                  missing->link->wire, missing->link->peer, missing->link->device);
+            return no_ping(missing, error);
         sched_yield();
     }
     return JACKAL_OK;
 }
 
-jackal_status engine_ping(struct engine *engine, uint64_t deadline_ns, struct base_error *error) {
+jackal_status engine_ping(struct engine *engine, uint64_t deadline_ns,
+                          bool (*is_over)(void *context), void *context, struct base_error *error) {
     jackal_status status = JACKAL_OK;
     for (int i = 0; i < engine->n_wires && status == JACKAL_OK; i++)
         if (engine->wires[i].link != NULL)
             status = send_pings(engine, &engine->wires[i], error);
     if (status == JACKAL_OK)
-        status = wait_for_pings(engine, deadline_ns, error);
-    if (status != JACKAL_OK)
+        status = wait_for_pings(engine, deadline_ns, is_over, context, error);
+    if (status < 0)
         engine_fail(engine, error); /* nothing is posted after an error */
     return status;
 }

@@ -56,9 +56,11 @@ void engine_free(struct engine *engine);
 
 /*
  * Sends one message over every queue of every wire and waits for the peer's: it finds wires that
- * carry nothing and cables that lead to another rank than the matrix says.
+ * carry nothing and cables that lead to another rank than the matrix says. Asks `is_over` now and
+ * then whether a rank has given up meanwhile; if so, it returns JACKAL_PENDING at once.
  */
-jackal_status engine_ping(struct engine *engine, uint64_t deadline_ns, struct base_error *error);
+jackal_status engine_ping(struct engine *engine, uint64_t deadline_ns,
+                          bool (*is_over)(void *context), void *context, struct base_error *error);
 
 /* One call, as the public interface names it. */
 struct engine_call {

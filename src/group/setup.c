@@ -231,10 +231,19 @@ static jackal_status connect_links(struct setup *setup, struct base_error *error
     return status;
 }
 
+static bool has_given_up(void *context) {
+    const struct group *group = context;
+    return boot_is_over(group->boot);
+}
+
+/* A rank that gave up meanwhile is not an error here: the meeting that follows says which and why.
+ */
 static jackal_status ping(struct setup *setup, struct base_error *error) {
     uint64_t ping_ns = base_deadline_ns(PING_MS);
-    return engine_ping(setup->group->engine,
-                       ping_ns < setup->deadline_ns ? ping_ns : setup->deadline_ns, error);
+    uint64_t deadline_ns = ping_ns < setup->deadline_ns ? ping_ns : setup->deadline_ns;
+    jackal_status status =
+        engine_ping(setup->group->engine, deadline_ns, has_given_up, setup->group, error);
+    return status == JACKAL_PENDING ? JACKAL_OK : status;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------

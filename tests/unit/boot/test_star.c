@@ -167,6 +167,48 @@ static void fail_or_gather(struct star_rank *rank) {
     rank->boot = NULL;
 }
 
+/* Who waits for something else sees at rank 0 that a rank gave up, and at the others that rank 0
+ * knows. */
+static atomic_int n_wrong;
+
+static void fail_or_look(struct star_rank *rank) {
+    struct boot_blob blobs[STAR_MAX];
+    struct base_error why;
+    uint64_t deadline_ns = base_deadline_ns(3000);
+    if (rank->options.rank == failing_rank) {
+        base_sleep_us(100000);
+        base_fail(&why, JACKAL_ERR_NO_DEVICE, "no RDMA device \"rdma_en9\"");
+        boot_fail(rank->boot, &why);
+    } else {
+        atomic_fetch_add(&n_wrong, boot_is_over(rank->boot)); /* too early to be seen */
+        while (!boot_is_over(rank->boot) && !base_expired(deadline_ns))
+            base_sleep_us(1000);
+        atomic_fetch_add(&n_wrong, base_expired(deadline_ns));
+        rank->status =
+            boot_all_gather(rank->boot, "x", 1, blobs, base_deadline_ns(3000), &rank->error);
+    }
+    boot_free(rank->boot);
+    rank->boot = NULL;
+}
+
+static void giving_up_is_seen_by_those_who_look(void **state) {
+    (void)state;
+    for (failing_rank = 0; failing_rank < 3; failing_rank++) {
+        struct star star;
+        star_prepare(&star, 3, 5000);
+        star.body = fail_or_look;
+        star_run(&star);
+        assert_int_equal(atomic_load(&n_wrong), 0);
+        for (int r = 0; r < 3; r++) {
+            if (r == failing_rank)
+                continue;
+            assert_int_equal(star.ranks[r].status, JACKAL_ERR_REMOTE);
+            assert_non_null(strstr(star.ranks[r].error.text, "rdma_en9"));
+        }
+        star_free(&star);
+    }
+}
+
 /* B11, case T15 e. */
 static void failed_set_up_is_known_to_all_T15e(void **state) {
     (void)state;
@@ -296,6 +338,7 @@ int main(void) {
         cmocka_unit_test(second_group_binds_the_coordinator),
         cmocka_unit_test(listen_address_is_used),
         cmocka_unit_test(failed_set_up_is_known_to_all_T15e),
+        cmocka_unit_test(giving_up_is_seen_by_those_who_look),
         cmocka_unit_test(death_in_set_up_is_known_to_all),
         cmocka_unit_test(stalled_set_up_ends_at_the_deadline),
         cmocka_unit_test(signals_disturb_no_meeting_B16),

@@ -185,11 +185,16 @@ static void check_credits(struct rank *rank) {
     }
 }
 
+static bool never(void *context) {
+    (void)context;
+    return false;
+}
+
 static void *work(void *argument) {
     struct rank *rank = argument;
     struct base_error error = {.text = ""};
     int32_t *in = calloc(MAX_COUNT, 4), *out = calloc(MAX_COUNT, 4);
-    if (engine_ping(rank->engine, base_deadline_ns(20000), &error) != JACKAL_OK)
+    if (engine_ping(rank->engine, base_deadline_ns(20000), never, NULL, &error) != JACKAL_OK)
         note(rank, "ping", error.text);
     for (int round = 0; round < ROUNDS && rank->failure[0] == '\0'; round++) {
         sum(rank, round, in, out);
@@ -245,7 +250,7 @@ static void *work_and_fail(void *argument) {
     struct rank *rank = argument;
     struct base_error error;
     int32_t *in = calloc(MAX_COUNT, 4), *out = calloc(MAX_COUNT, 4);
-    engine_ping(rank->engine, base_deadline_ns(20000), &error);
+    engine_ping(rank->engine, base_deadline_ns(20000), never, NULL, &error);
     for (int round = 0; round < ROUNDS && rank->failure[0] == '\0'; round++)
         sum(rank, round, in, out);
     free(in);
@@ -295,7 +300,7 @@ static void a_lost_message_is_noticed(void **state) {
 static void *ping(void *argument) {
     struct rank *rank = argument;
     struct base_error error = {.text = ""};
-    if (engine_ping(rank->engine, base_deadline_ns(20000), &error) != JACKAL_OK)
+    if (engine_ping(rank->engine, base_deadline_ns(20000), never, NULL, &error) != JACKAL_OK)
         note(rank, "ping", error.text);
     engine_drain(rank->engine, base_deadline_ns(5000));
     return NULL;
