@@ -68,6 +68,7 @@ static int run_orphan(int rank, int size, jackal_config *config, void *argument)
     (void)argument;
     jackal_group *group = ranks_init(config);
     check_sum(group, 1, size);
+    ranks_meet(0, size);
     if (rank == 1) {
         if (fork() == 0) {
             sleep(4); /* outlives its parent; nobody waits for it */
