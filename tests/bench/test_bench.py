@@ -4,9 +4,11 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 JACKAL = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "jackal"
@@ -330,6 +332,57 @@ class Wires(BenchTest):
         result = self.bench(1, "-b", "8", "-e", "8", "-n", "1")
         self.assertEqual(result.status, 0, result.err)
         self.assertIn("# no wires", result.out)
+
+
+class Death(BenchTest):
+    """A rank that is killed in the middle ends the job on every rank, and nothing is left (A1, C10)."""
+
+    SIZE = 4
+
+    def start_job(self, temporary):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("JACKAL_")}
+        environment.update(NOTES=self.folder.name, TMPDIR=temporary)
+        script = 'echo $$ > "$NOTES/$JACKAL_RANK"; echo "$JACKAL_FABRIC_NAME" > "$NOTES/name"; exec "$@"'
+        return subprocess.Popen(
+            [JACKAL, "run", "-n", str(self.SIZE), "--", "sh", "-c", script, "rank",
+             JACKAL, "bench", "all_sum", "-b", "256K", "-e", "256K", "-n", "1000000"],
+            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+
+    def wait_for_bench(self, process):
+        """The header comes when all ranks are connected; the timed calls follow."""
+        for line in process.stdout:
+            if "(elements)" in line:
+                time.sleep(0.3)
+                return
+        self.fail("the bench did not begin: " + process.stderr.read())
+
+    def kill_one(self, victim):
+        with tempfile.TemporaryDirectory(prefix="jackal-death-") as temporary:
+            process = self.start_job(temporary)
+            try:
+                self.wait_for_bench(process)
+                with open(self.path(str(victim)), encoding="ascii") as note:
+                    os.kill(int(note.read()), signal.SIGKILL)
+                _, err = process.communicate(timeout=DEADLINE_S)
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+                    process.communicate()
+            self.assertEqual(process.returncode, 128 + signal.SIGKILL, err)
+            for rank in set(range(self.SIZE)) - {victim}:
+                self.assertRegex(err, rf"(?m)^\[{rank}\] jackal bench: .*ERR_PEER_LOST.*rank {victim}\b")
+            self.assertIn(f"rank {victim} was killed by SIGKILL first", err)
+            self.assertEqual(os.listdir(temporary), [])
+        with open(self.path("name"), encoding="ascii") as note:
+            name = note.read().strip()
+        self.assertFalse(os.path.exists(f"/dev/shm/jackal-{os.getuid()}/{name}"))
+
+    def test_of_rank_0(self):
+        self.kill_one(0)
+
+    def test_of_another_rank(self):
+        self.kill_one(2)
 
 
 if __name__ == "__main__":
