@@ -3,6 +3,7 @@
  * What the launcher has to know of a fabric's description: how many hosts it has, and which devices
  * of one lead to which other. All else is the provider's, which also says what is wrong with it.
  */
+#include "fabric_library.h"
 #include "run.h"
 
 #include <jansson.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { MAX_WIRES = 4 /* of the fabric */ };
 
@@ -44,11 +46,31 @@ static bool is_switched(const json_t *fabric) {
     return is_roce(fabric) && !json_object_get(fabric, "cables");
 }
 
+/* Before anything is started: what the provider would refuse, each rank would say again. */
+static int check_description(const char *source, const char *text) {
+    struct tool_fabric library;
+    int status = tool_fabric_load(&library);
+    if (status != 0) {
+        return status;
+    }
+    if (library.check(text) >= 0) {
+        return 0;
+    }
+    static const char prefix[] = "JACKAL_FABRIC: "; /* where the provider thinks it came from */
+    const char *why = library.error();
+    size_t skip = strncmp(why, prefix, sizeof prefix - 1) == 0 ? sizeof prefix - 1 : 0;
+    return bad_fabric(source, why + skip);
+}
+
 int run_fabric_read(struct run_fabric *fabric_p, const char *text) {
     json_error_t error;
     bool is_json = text[0] == '{';
     const char *source = is_json ? "given as JSON" : text;
     char message[JSON_ERROR_TEXT_LENGTH + 80];
+    struct stat entry;
+    if (!is_json && stat(text, &entry) == 0 && !S_ISREG(entry.st_mode)) {
+        return bad_fabric(source, "is not a file"); /* a pipe would be waited for for ever */
+    }
     json_t *fabric = is_json ? json_loads(text, 0, &error) : json_load_file(text, 0, &error);
     if (!fabric && error.line < 1) {
         return bad_fabric(source, error.text);
@@ -69,6 +91,11 @@ int run_fabric_read(struct run_fabric *fabric_p, const char *text) {
                           "takes an object like {\"mesh\":{\"hosts\":8,\"wires\":1}}, hosts "
                           "from 1 to 65535, wires from 1 to 4, or {\"hosts\":[...],"
                           "\"cables\":[...]}");
+    }
+    int status = check_description(source, text);
+    if (status != 0) {
+        json_decref(fabric);
+        return status;
     }
     fabric_p->n_hosts = hosts ? (int)json_array_size(hosts) : n_hosts;
     fabric_p->description = fabric;

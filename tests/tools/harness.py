@@ -74,6 +74,10 @@ class JobTest(unittest.TestCase):
             file.write(text)
         return self.path(name)
 
+    def pipe(self, name):
+        os.mkfifo(self.path(name))
+        return self.path(name)
+
     def read(self, name):
         with open(self.path(name), "rb") as file:
             return file.read()

@@ -77,6 +77,12 @@ class CommandLine(harness.JobTest):
             ('{"mesh":{"hosts":4,"wires":"two"}}', "wires"),
             (self.path("missing.json"), "missing.json"),
             (self.write("bad.json", '{"mesh":\n!'), "line 2"),
+            # What only the provider knows is found before anything is started, too.
+            ('{"foo":1}', "unknown key 'foo'"),
+            ('{"mesh":{"hosts":65}}', "from 2 to 64"),
+            ('{"faults":[{}]}', "faults[0]"),
+            (self.path("."), "is not a file"),
+            (self.pipe("pipe.json"), "is not a file"),
         ]
         for fabric, part in cases:
             with self.subTest(fabric=fabric):
