@@ -314,7 +314,7 @@ static void connect_detach(struct fabric_qp *qp, struct fabric_lingering *half_p
     /* No new receiver may find it, and no more than what completed may be taken. */
     connect_set(&qp->own->qpn, 0);
     connect_set(&qp->own->is_ready, 0);
-    atomic_store_explicit(&qp->own->limit, half_p->limit, memory_order_relaxed);
+    atomic_store_explicit(&qp->own->limit, half_p->limit, memory_order_seq_cst);
     if (!qp->is_reliable) {
         atomic_store_explicit(&qp->own->attached, 0, memory_order_release);
     }

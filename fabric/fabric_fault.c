@@ -282,7 +282,9 @@ static uint64_t plan_run(const struct fabric_topology *topology) {
             continue;
         }
         if (fault->at_ns <= age_ns) {
-            fault_change(fault, (uint32_t)(port - topology->ports), fault->at_ns);
+            /* 0 would mean "now, whatever was": what is planned for the start is planned, too. */
+            fault_change(fault, (uint32_t)(port - topology->ports),
+                         fault->at_ns > 0 ? fault->at_ns : 1);
         } else if (fault->at_ns < next_ns) {
             next_ns = fault->at_ns;
         }

@@ -133,6 +133,13 @@ const uint8_t *fabric_ring_map(struct fabric_segment *segment, struct fabric_pee
         ring->refs++;
         return ring->bytes;
     }
+    /* The offset comes from the peer's file: behind its end every access would be a SIGBUS. */
+    struct stat entry;
+    if (fstat(peer->fd, &entry) != 0 || at < FABRIC_RINGS_AT || at % FABRIC_UNIT != 0 ||
+        at > (uint64_t)entry.st_size || (uint64_t)entry.st_size - at < FABRIC_RING_SIZE) {
+        errno = EINVAL;
+        return NULL;
+    }
     bytes = mmap(NULL, FABRIC_RING_SIZE, PROT_READ, FABRIC_MAP_RING, peer->fd, (off_t)at);
     return bytes == MAP_FAILED ? NULL : bytes;
 }

@@ -197,6 +197,16 @@ static bool receive_is_here(struct fabric_qp *qp) {
     return true;
 }
 
+/*
+ * Whether what was just read out of the ring was still there: a sender that lets go lowers its
+ * limit before it gives the memory back, so who reads the limit behind the bytes sees it.
+ */
+static bool receive_was_valid(const struct fabric_qp *qp) {
+    fabric_ring_fence();
+    return qp->taken < fabric_get(&qp->far->limit) &&
+           fabric_get(&qp->far->serial) == qp->far_serial;
+}
+
 /* Takes the next header out of the ring. False: nothing there, nothing posted, or an error. */
 static bool receive_begin(struct fabric_qp *qp, uint64_t head) {
     uint64_t tail = fabric_get(&qp->tail);
@@ -207,7 +217,7 @@ static bool receive_begin(struct fabric_qp *qp, uint64_t head) {
         return false;
     }
     fabric_ring_get(qp->far_ring, tail, &qp->incoming, sizeof qp->incoming);
-    if (qp->incoming.number != qp->taken) {
+    if (qp->incoming.number != qp->taken || !receive_was_valid(qp)) {
         return false; /* not the ring that it was: the peer is gone */
     }
     if ((is_empty && receive_takes_one(&qp->incoming)) || !receive_is_here(qp) ||
@@ -319,6 +329,10 @@ void fabric_data_receive(struct fabric_qp *qp) {
         head = atomic_load_explicit(&qp->far->head, memory_order_acquire);
         if (atomic_load_explicit(&qp->far->serial, memory_order_acquire) != qp->far_serial ||
             (!qp->is_receiving && !receive_begin(qp, head)) || !receive_take(qp, head)) {
+            break;
+        }
+        if (!receive_was_valid(qp)) {
+            qp->is_receiving = false; /* never sent after all: its receive waits for another */
             break;
         }
         receive_finish(qp);
