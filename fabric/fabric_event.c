@@ -66,7 +66,12 @@ void fabric_news_close(struct fabric_news_list *list) {
     close(list->write_fd);
 }
 
-/* Without memory or room in the socket the event is lost: there is nobody to tell it to. */
+/* One byte in the socket for each entry; those that it has no room for are owed. With the lock. */
+static bool event_token(struct fabric_news_list *list) {
+    return send(list->write_fd, "", 1, EVENT_SEND) == 1;
+}
+
+/* Without memory the event is lost: there is nothing to tell it with. */
 static void event_push(struct fabric_news_list *list, const struct ibv_async_event *event) {
     struct fabric_news *news = calloc(1, sizeof *news);
 
@@ -75,10 +80,8 @@ static void event_push(struct fabric_news_list *list, const struct ibv_async_eve
     }
     news->event = *event;
     pthread_mutex_lock(&event_lock);
-    if (send(list->write_fd, "", 1, EVENT_SEND) != 1) {
-        pthread_mutex_unlock(&event_lock);
-        free(news);
-        return;
+    if (list->n_owed > 0 || !event_token(list)) {
+        list->n_owed++;
     }
     if (list->first == NULL) {
         list->first = news;
@@ -113,6 +116,9 @@ static bool event_pop(struct fabric_news_list *list, bool is_async,
     if (news != NULL) {
         list->first = news->next;
         *event_p = news->event;
+        if (list->n_owed > 0 && event_token(list)) {
+            list->n_owed--;
+        }
         if (!is_async) {
             event_cq_of(event_p)->n_told++;
         } else if (event_p->event_type == IBV_EVENT_CQ_ERR) {
@@ -161,7 +167,11 @@ static void event_take_back(struct fabric_news_list *list, const void *object) {
         *at = news->next;
         free(news);
         /* A reader may have this token already: it will find nothing and go on sleeping. */
-        (void)!recv(list->read_fd, &token, 1, MSG_DONTWAIT);
+        if (list->n_owed > 0) {
+            list->n_owed--;
+        } else {
+            (void)!recv(list->read_fd, &token, 1, MSG_DONTWAIT);
+        }
     }
     pthread_mutex_unlock(&event_lock);
 }

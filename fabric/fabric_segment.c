@@ -168,6 +168,11 @@ int fabric_segment_open_other(const struct fabric_segment *segment, const char *
     return openat(segment->folder_fd, name, flags | O_NOFOLLOW | O_CLOEXEC);
 }
 
+/* Out of descriptors or memory: that says nothing of the other process, which may well live. */
+static bool segment_cannot_look(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
 bool fabric_segment_is_alive(int folder_fd, uint32_t slot) {
     char name[16];
     bool is_alive;
@@ -176,7 +181,7 @@ bool fabric_segment_is_alive(int folder_fd, uint32_t slot) {
     snprintf(name, sizeof name, "p%03u", slot % 1000);
     fd = openat(folder_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
-        return false;
+        return segment_cannot_look(errno);
     }
     is_alive = fabric_segment_is_locked(fd);
     close(fd);
@@ -193,7 +198,7 @@ static bool segment_examine(const struct fabric_segment *segment, const char *na
 
     *hash_p = 0;
     if (fd < 0) {
-        return false;
+        return segment_cannot_look(errno);
     }
     if (segment_lock(fd) == 0) {
         if (pwrite(fd, &gone, sizeof gone, offsetof(struct fabric_header, gone)) < 0) {
@@ -225,7 +230,7 @@ static int segment_sweep(struct fabric_segment *segment, uint32_t topology_hash)
         if (fd >= 0) {
             close(fd);
         }
-        return 0;
+        return 1; /* who cannot look must not think that nobody is there */
     }
     while ((entry = readdir(folder)) != NULL) {
         uint32_t slot = segment_slot_of(entry->d_name);

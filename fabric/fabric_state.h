@@ -29,6 +29,7 @@ struct fabric_news_list {
     struct fabric_news *first, *last;
     int write_fd;
     int read_fd;
+    uint32_t n_owed; /* entries without a byte in the socket, which was full */
 };
 
 struct fabric_context {
