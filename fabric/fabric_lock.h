@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The lock of a completion queue and of a queue pair: one exchange when nobody else is there, which
- * is what an empty poll costs. Holders copy at most a ring's worth of bytes, so waiting is bounded;
- * waiters give the processor away soon, since the holder may share it.
+ * is what an empty poll costs. Holders copy as long as the other side keeps up, a large message for
+ * example; waiters give the processor away soon, since the holder may share it.
  */
 #ifndef FABRIC_LOCK_H
 #define FABRIC_LOCK_H

@@ -23,7 +23,6 @@ void fabric_rules_thunderbolt(struct fabric_rules *rules_p) {
         .max_pd = FABRIC_MAX_PD,
         .max_cq = FABRIC_MAX_CQ,
         .max_cqe = FABRIC_MAX_CQE,
-        .unposted_order_matters = true,
     };
 }
 
@@ -46,7 +45,6 @@ void fabric_rules_roce(struct fabric_rules *rules_p) {
         .max_pd = 1024,
         .max_cq = 4096,
         .max_cqe = 4194303,
-        .unposted_order_matters = true,
         .is_roce = true,
     };
 }

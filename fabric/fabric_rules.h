@@ -53,8 +53,6 @@ struct fabric_rules {
     enum fabric_second_open second_open;
     bool local_write_alone_fails; /* reg_mr with local-write alone: EINVAL */
     bool recv_before_rts_fails;   /* post_recv before RTS: EINVAL */
-    bool unposted_order_matters;  /* destroy order QP, MR, CQ, PD is enforced with EBUSY (always is)
-                                   */
 
     bool is_roce; /* GID tables hold v1 and v2 entries, link layer names, transport strings */
 };

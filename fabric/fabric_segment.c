@@ -6,8 +6,8 @@
  * others.
  *
  * A file that is not locked has a dead owner, or one that is between creating and locking it. The
- * latter finds its file unlinked or locked by the finder and starts again, so no lock over the
- * folder is needed.
+ * latter finds its file unlinked or locked by the finder and starts again, so finding the dead
+ * needs no lock over the folder; entering and leaving take the world's.
  */
 #include "fabric_segment.h"
 #include "fabric_error.h"

@@ -7,7 +7,7 @@
  * read-only, but for the page of the doorbell, where a wrong value costs a look in vain. An end is
  * one half of a connection; its owner writes the bytes it sends into its own ring and publishes
  * `head`; the reader at the other side publishes `tail` in *its* end. So a peer that is stale, slow
- * or gone can at worst read old bytes, and never spoils anybody's memory.
+ * or gone can at worst make the other side read old bytes; it writes nobody's memory.
  *
  * An end is bound by its `serial`, which no other use of any end has. Who reads a counter of
  * another process loads it with acquire and then checks that the serial (or `attached`) is still
