@@ -211,6 +211,8 @@ jackal_status engine_run_compare(struct engine *engine, const struct engine_requ
                                  struct base_error *error);
 
 /* point.c: the same for sends and receives, with the question and answer before the plan. */
+/* A later message of the same sender is there although the one that is waited for is not. */
+bool engine_point_overtaken(const struct engine *engine, const struct engine_request *request);
 jackal_status engine_point_advance(struct engine *engine, struct engine_request *request,
                                    struct base_error *error);
 

@@ -5,7 +5,8 @@
  */
 #include "engine/internal.h"
 
-/* How long the last messages of a rank that left in order may take after that was seen. */
+/* How long the last messages of a rank that left in order may take after that was seen, and how
+ * long a message that another one has overtaken on the other queue. */
 #define LEFT_NS UINT64_C(500000000)
 
 static void describe_point(const struct engine_request *request, struct base_error *error) {
@@ -45,6 +46,18 @@ static jackal_status look_left(const struct engine *engine, struct engine_reques
                           wait.text);
 }
 
+/* A sender's messages leave in order, so one that stays away when later ones are here is lost. */
+static jackal_status look_lost(const struct engine *engine, const struct engine_request *request,
+                               uint64_t idle_ns, struct base_error *error) {
+    if (request->call.operation != PLAN_RECV || request->stage != STAGE_POSTED ||
+        idle_ns < LEFT_NS || !engine_point_overtaken(engine, request))
+        return JACKAL_OK;
+    return base_fail_peer(error, JACKAL_ERR_DATA_LOST, request->call.root,
+                          "recv #%llu from rank %d: later messages came, but not this one: it was "
+                          "lost",
+                          (unsigned long long)request->number, request->call.root);
+}
+
 static jackal_status look_limit(const struct engine *engine, struct engine_request *request,
                                 uint64_t idle_ns, struct base_error *error) {
     struct base_error wait;
@@ -80,6 +93,8 @@ jackal_status engine_look(struct engine *engine, struct engine_request *request,
     request->compared = true;
     if (status == JACKAL_OK)
         status = look_left(engine, request, now_ns, error);
+    if (status == JACKAL_OK)
+        status = look_lost(engine, request, now_ns - request->since_ns, error);
     if (status == JACKAL_OK)
         status = look_limit(engine, request, now_ns - request->since_ns, error);
     return status;

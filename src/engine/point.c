@@ -113,6 +113,17 @@ static const struct engine_arrival *find_message(const struct engine *engine,
     return NULL;
 }
 
+bool engine_point_overtaken(const struct engine *engine, const struct engine_request *request) {
+    const struct engine_wire *wire = &engine->wires[request->call.root * engine->options.wires];
+    for (int queue = 0; queue < LINK_QUEUES; queue++) {
+        const struct engine_arrival *head =
+            engine_lane_head(wire, (enum link_queue)queue, ENGINE_POINT);
+        if (head != NULL && head->header.operation > request->number)
+            return true;
+    }
+    return false;
+}
+
 static jackal_status match(struct engine *engine, struct engine_request *request,
                            struct base_error *error) {
     enum link_queue queue = LINK_SMALL;

@@ -140,6 +140,39 @@ static void a_failed_transfer_is_told(void **state) {
     }
 }
 
+/* ---- a message that nobody waits for with others ----------------------------------------------
+ */
+
+/* The first of three short messages is lost: its receive ends soon, and not at the limit. */
+static int run_overtaken(int rank, int size, jackal_config *config, void *argument) {
+    int32_t value = 100 + rank;
+    (void)argument;
+    jackal_group *group = ranks_init(config);
+    for (int i = 0; i < 3 && rank == 1; i++)
+        RANKS_OK(group, jackal_send(group, &value, sizeof value, 0));
+    if (rank == 0) {
+        double start_s = ranks_now_s();
+        RANKS_STATUS(group, jackal_recv(group, &value, sizeof value, 1), JACKAL_ERR_DATA_LOST);
+        RANKS_CHECK(ranks_now_s() - start_s < 5.0 * RANKS_SLOW);
+        RANKS_EQUAL(jackal_error_peer(group), 1);
+        RANKS_EQUAL(value, 100);
+    }
+    ranks_meet(0, size);
+    jackal_group_free(group);
+    return 0;
+}
+
+static void a_lost_send_is_known_by_the_next(void **state) {
+    (void)state;
+    struct ranks_job job = {.size = 2,
+                            .run = run_overtaken,
+                            .settings = "progress_timeout_ms=60000",
+                            .fabric = "{\"mesh\":{\"hosts\":2},\"faults\":[{\"kind\":\"drop\","
+                                      "\"device\":\"h1.rdma_en2\",\"message\":2}]}",
+                            .limit_ms = 30000};
+    assert_int_equal(ranks_run(&job), 0);
+}
+
 int main(int argc, char **argv) {
     (void)argc;
     ranks_begin(argv[0], NULL);
@@ -148,6 +181,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_checksum_finds_a_flipped_bit),
         cmocka_unit_test(a_damaged_header_is_never_a_wrong_sum),
         cmocka_unit_test(a_failed_transfer_is_told),
+        cmocka_unit_test(a_lost_send_is_known_by_the_next),
     };
     return ranks_end(cmocka_run_group_tests(tests, NULL, NULL));
 }
