@@ -254,8 +254,7 @@ static bool link_is_over(const struct boot_link *link) {
     uint8_t head_bytes[WIRE_CONTROL_HEAD_BYTES];
     struct wire_control_head head;
     struct base_error ignored;
-    bool in_frame =
-        link->n_in > 0 && link->n_in != WIRE_CONTROL_HEAD_BYTES + link->head.payload_bytes;
+    bool in_frame = link->n_in > 0 && !boot_link_has_frame(link);
     if (link->fd < 0 || in_frame)
         return false;
     ssize_t n = recv(link->fd, head_bytes, sizeof head_bytes, MSG_PEEK | MSG_DONTWAIT);

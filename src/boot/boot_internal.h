@@ -64,6 +64,12 @@ struct boot {
 
 /* ---- links (boot_link.c) --------------------------------------------------------------------- */
 
+/* A whole frame has come in and was not yet followed by another byte. */
+static inline bool boot_link_has_frame(const struct boot_link *link) {
+    return link->n_in >= WIRE_CONTROL_HEAD_BYTES &&
+           link->n_in == WIRE_CONTROL_HEAD_BYTES + link->head.payload_bytes;
+}
+
 void boot_link_open(struct boot_link *link, int fd, uint32_t peer_timeout_ms);
 void boot_link_close(struct boot_link *link);
 

@@ -53,8 +53,7 @@ static enum boot_read make_room(struct boot_link *link, struct base_error *error
 }
 
 enum boot_read boot_link_read(struct boot_link *link, struct base_error *error) {
-    if (link->n_in >= WIRE_CONTROL_HEAD_BYTES &&
-        link->n_in == WIRE_CONTROL_HEAD_BYTES + link->head.payload_bytes)
+    if (boot_link_has_frame(link))
         link->n_in = 0;
     for (;;) {
         bool in_head = link->n_in < WIRE_CONTROL_HEAD_BYTES;

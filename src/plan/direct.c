@@ -6,6 +6,11 @@
  */
 #include "plan/algorithms.h"
 
+/* What a wire carries of `count` elements; that of wire 0 is the longest. */
+static struct plan_part share_of(const struct plan_request *request, int wire) {
+    return plan_share(request->count, request->element_bytes, request->wires, wire);
+}
+
 /* Adds a source lane for every other rank and `place`/`at` in the position of the own rank. */
 static void from_all_ranks(struct plan *plan, const struct plan_request *request, int wire,
                            uint64_t own_at) {
@@ -42,13 +47,9 @@ static void reduce_share(struct plan *plan, const struct plan_request *request, 
 
 void plan_direct_all_reduce(struct plan *plan, const struct plan_request *request) {
     plan->total_bytes = request->count * request->element_bytes;
-    plan_choose_queue(
-        plan, request,
-        plan_share(request->count, request->element_bytes, request->wires, 0).n_bytes);
+    plan_choose_queue(plan, request, share_of(request, 0).n_bytes);
     for (int wire = 0; wire < request->wires; wire++)
-        reduce_share(plan, request, wire,
-                     plan_share(request->count, request->element_bytes, request->wires, wire),
-                     wire == 0);
+        reduce_share(plan, request, wire, share_of(request, wire), wire == 0);
 }
 
 void plan_direct_barrier(struct plan *plan, const struct plan_request *request) {
@@ -71,12 +72,9 @@ void plan_direct_barrier(struct plan *plan, const struct plan_request *request) 
 void plan_direct_all_gather(struct plan *plan, const struct plan_request *request) {
     uint64_t block = request->count * request->element_bytes;
     plan->total_bytes = block * (uint64_t)request->size;
-    plan_choose_queue(
-        plan, request,
-        plan_share(request->count, request->element_bytes, request->wires, 0).n_bytes);
+    plan_choose_queue(plan, request, share_of(request, 0).n_bytes);
     for (int wire = 0; wire < request->wires; wire++) {
-        struct plan_part part =
-            plan_share(request->count, request->element_bytes, request->wires, wire);
+        struct plan_part part = share_of(request, wire);
         uint64_t own_at = (uint64_t)request->rank * block + part.at;
         plan_step_begin(plan, part.n_bytes)->always = wire == 0;
         plan_label(plan, 0, own_at);
@@ -99,12 +97,9 @@ void plan_direct_all_gather(struct plan *plan, const struct plan_request *reques
 void plan_direct_reduce_scatter(struct plan *plan, const struct plan_request *request) {
     uint64_t block = request->count * request->element_bytes;
     plan->total_bytes = block * (uint64_t)request->size;
-    plan_choose_queue(
-        plan, request,
-        plan_share(request->count, request->element_bytes, request->wires, 0).n_bytes);
+    plan_choose_queue(plan, request, share_of(request, 0).n_bytes);
     for (int wire = 0; wire < request->wires; wire++) {
-        struct plan_part part =
-            plan_share(request->count, request->element_bytes, request->wires, wire);
+        struct plan_part part = share_of(request, wire);
         for (int peer = 0; peer < request->size; peer++) {
             if (peer == request->rank)
                 continue;
@@ -144,13 +139,10 @@ void plan_agree_on_root(struct plan *plan, const struct plan_request *request) {
 
 void plan_direct_broadcast(struct plan *plan, const struct plan_request *request) {
     plan->total_bytes = request->count * request->element_bytes;
-    plan_choose_queue(
-        plan, request,
-        plan_share(request->count, request->element_bytes, request->wires, 0).n_bytes);
+    plan_choose_queue(plan, request, share_of(request, 0).n_bytes);
     plan_agree_on_root(plan, request);
     for (int wire = 0; wire < request->wires; wire++) {
-        struct plan_part part =
-            plan_share(request->count, request->element_bytes, request->wires, wire);
+        struct plan_part part = share_of(request, wire);
         plan_step_begin(plan, part.n_bytes)->always = wire == 0;
         plan_label(plan, 0, part.at);
         if (request->rank == request->root) {
